@@ -1,0 +1,1 @@
+"""One file per command, imported when it is called."""

@@ -1,0 +1,1 @@
+"""Derived files from the trace: outline, analytics, meta, index row."""

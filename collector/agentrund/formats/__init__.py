@@ -1,0 +1,1 @@
+"""What every byte of the run folder looks like, both ways. Pure."""

@@ -1,0 +1,1 @@
+"""The vocabulary every stage shares: events, records, run state, errors. Standard library types only."""

@@ -1,0 +1,1 @@
+"""Doors: bytes from the outside to events. They know neither numbers nor files."""

@@ -1,0 +1,1 @@
+"""Decoders: any input to the one Event."""

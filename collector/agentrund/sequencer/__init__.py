@@ -1,0 +1,1 @@
+"""Decides: numbers, parents, attempts. Pure: events and times in, records out."""

@@ -1,0 +1,1 @@
+"""Wiring: event loop, run actors, process watch, configuration."""

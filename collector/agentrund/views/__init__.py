@@ -1,0 +1,1 @@
+"""Readers of run folders; they work with no collector running."""
