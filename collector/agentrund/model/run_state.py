@@ -11,7 +11,7 @@ apply the same records to the same state, so they cannot disagree. Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 from agentrund.model import kinds
 from agentrund.model.event import Json, OpenStep, Record
@@ -292,7 +292,7 @@ class RunState:
             del self.open[source, span]
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a JSON value is a number (JSON's ``true`` is not)."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
