@@ -1,0 +1,169 @@
+"""Settings: which there are, what each may be, and which of several values counts.
+
+Precedence: flag, ``AGENTRUND_*`` variable, ``./agentrund.toml``, the user's file,
+``/etc/agentrund/config.toml``, default. Whatever is wrong is said at start, naming where it stands,
+the key and what was expected. It opens nothing but those files and decides nothing about running.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from agentrund.model.errors import UsageError
+from agentrund.service import places
+from agentrund.service import settings_types as kinds
+from agentrund.service.settings_types import Address, Kind
+
+ENV_PREFIX: Final = "AGENTRUND_"
+PROJECT_FILE: Final = "agentrund.toml"
+SYSTEM_FILE: Final = Path("/etc/agentrund/config.toml")
+DEFAULT: Final = "default"
+"""The origin of a value nobody set."""
+
+OTLP_GRPC: Final = Address("127.0.0.1", 4317)
+SYNC_MODES: Final = ("interval",)
+RUN_KEYS: Final = ("auto", "session", "trace", "process")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting of the collector with its default; sizes in bytes, times in seconds.
+
+    ``socket`` is None where nobody named one: ``places.listen_socket`` then picks it.
+    ``origins`` says for each name where its value came from.
+    """
+
+    root: Path
+    socket: Path | None = None
+    otlp_grpc: Address | None = OTLP_GRPC
+    sync: str = "interval"
+    blob_max_bytes: int = 8192
+    max_line_bytes: int = 64 << 20
+    max_request_bytes: int = 64 << 20
+    heartbeat_timeout: float = 60.0
+    idle_close: float = 60.0
+    idle_timeout: float = 1800.0
+    otlp_run_key: str = "auto"
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def show(self, name: str) -> str:
+        """A value the way a person would type it."""
+        return KINDS[name].show(getattr(self, name))
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "root": kinds.PATH,
+    "socket": kinds.SOCKET,
+    "otlp_grpc": kinds.LOOPBACK,
+    "sync": kinds.choice(SYNC_MODES),
+    "blob_max_bytes": kinds.size(1),
+    "max_line_bytes": kinds.size(1024),
+    "max_request_bytes": kinds.size(1024),
+    "heartbeat_timeout": kinds.time(0.1),
+    "idle_close": kinds.time(0.0),
+    "idle_timeout": kinds.time(0.1),
+    "otlp_run_key": kinds.choice(RUN_KEYS),
+}
+"""What each setting may be."""
+
+ABOUT: Final[Mapping[str, str]] = {
+    "root": "folder that holds the runs; one collector writes it",
+    "socket": "path of the Unix socket",
+    "otlp_grpc": "address of the OTLP/gRPC listener",
+    "sync": "when data is forced to the disk: at most 1 s after it was acknowledged",
+    "blob_max_bytes": "longest string kept inside a trace line; longer ones go to blobs/",
+    "max_line_bytes": "longest line taken from the Unix socket",
+    "max_request_bytes": "largest OTLP request, before and after decompression",
+    "heartbeat_timeout": "silence that ends a source whose process cannot be watched",
+    "idle_close": "how long a run named in single events waits for the next one",
+    "idle_timeout": "silence that ends a run with no process to watch",
+    "otlp_run_key": "what makes OTLP data one run",
+}
+"""What each setting is for, in one phrase."""
+
+NAMES: Final = tuple(KINDS)
+
+
+def load(
+    flags: Mapping[str, str | None] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    system_file: Path = SYSTEM_FILE,
+) -> Settings:
+    """The effective settings. ``flags`` maps setting names to what was typed; None means not given."""
+    env = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = dict.fromkeys(NAMES, DEFAULT)
+    for origin, name, raw in _layers(flags or {}, env, system_file):
+        if name not in values:
+            values[name] = _convert(origin, name, raw)
+            origins[name] = origin
+        else:
+            # A value that loses is checked too: it would fail on the day the winner goes away.
+            _convert(origin, name, raw)
+    values.setdefault("root", places.default_root(env))
+    return Settings(**values, origins=origins)
+
+
+def _layers(
+    flags: Mapping[str, str | None], env: Mapping[str, str], system_file: Path
+) -> Iterator[tuple[str, str, Any]]:
+    """Every value that was set, as (origin, name, raw value), strongest first."""
+    for name, raw in flags.items():
+        if raw is not None:
+            yield f"flag --{name.replace('_', '-')}", name, raw
+    for name in NAMES:
+        variable = env_name(name)
+        # An empty variable is how a shell says "not set".
+        if env.get(variable):
+            yield f"env {variable}", name, env[variable]
+    for path in config_files(env, system_file):
+        for name, raw in _read_file(path).items():
+            yield str(path), name, raw
+
+
+def env_name(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def config_files(env: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> list[Path]:
+    """The configuration files that may exist, strongest first."""
+    user = places.xdg_folder(env, "XDG_CONFIG_HOME", ".config") / "agentrund" / "config.toml"
+    return [Path.cwd() / PROJECT_FILE, user, system_file]
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", hint="fix its permissions") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}", hint="correct that line") from error
+    for key in table:
+        if key not in KINDS:
+            raise UsageError(f"{path}: unknown setting `{key}`", hint=_suggest(key))
+    return table
+
+
+def _suggest(key: str) -> str:
+    close = difflib.get_close_matches(key, NAMES, n=1)
+    return f"did you mean `{close[0]}`?" if close else "settings are: " + ", ".join(NAMES)
+
+
+def _convert(origin: str, name: str, raw: Any) -> Any:
+    try:
+        return KINDS[name].parse(raw)
+    except (ValueError, RuntimeError):  # RuntimeError: no home folder for `~`
+        raise UsageError(
+            f"{origin}: bad value {raw!r} for `{name}`", hint=f"expected {KINDS[name].expected}"
+        ) from None
