@@ -107,7 +107,8 @@ def time(minimum: float) -> Kind:
             raise ValueError
         return seconds
 
-    return Kind(f"a time such as 30s, 5min or 2h, at least {show_time(minimum)}", parse, show_time)
+    floor = f", at least {show_time(minimum)}" if minimum else ""
+    return Kind(f"a time such as 30s, 5min or 2h{floor}", parse, show_time)
 
 
 def size(minimum: int) -> Kind:

@@ -1,0 +1,45 @@
+# Everything a person or the CI does with this repository. Needs Python >= 3.11, pip, make and git.
+PYTHON ?= python3
+BIN    := .venv/bin
+STAMP  := .venv/.setup-done
+TESTS  ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test demo bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## virtual environment with both distributions (editable) and the tools
+
+# pip learned --group in 25.1; the one that comes with Python 3.11 is older.
+$(STAMP): pyproject.toml client/pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed: make PYTHON=python3.11 setup" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[otel]' --group dev
+	@touch $@
+
+check: $(STAMP) ## lint, format, types, layers, documentation
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --no-error-summary -p agentrund -p agentrund_client
+	$(BIN)/lint-imports --no-logo --no-timing
+	$(BIN)/python docs/check.py
+
+format: $(STAMP) ## let ruff rewrite what it can
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format .
+
+test: $(STAMP) ## all tests but the slow ones; TESTS=path narrows it
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(TESTS)
+
+demo: $(STAMP) ## two agents, one killed: see what is left of them
+	$(BIN)/python -m demo
+
+bench: $(STAMP) ## measure the hot paths
+	$(BIN)/python -m bench
+
+clean: ## remove everything that can be made again
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
