@@ -219,6 +219,9 @@ class RunState:
         clean = record.status == OK
         if source is not None:
             source.left, source.clean = cause, clean
+            if cause == "run.end":
+                # A member's run.end is stored as this record, which carries no n: it is the next one.
+                source.high_water += 1
         if not clean:
             steps = payload.get("open")
             attempt.deaths.append(

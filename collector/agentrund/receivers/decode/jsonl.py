@@ -1,0 +1,266 @@
+"""One line of the stream protocol to a frame: an event, a hello, or a control frame.
+
+Decides only what a line says; which run it belongs to is the sink's business. A line that is clean is
+read in one pass and keeps its payload's own bytes; any other goes the slow way through ``repair``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from agentrund.model import kinds
+from agentrund.model.errors import Rejected
+from agentrund.model.event import Event, Json
+from agentrund.model.source import SOURCE_ID
+from agentrund.receivers.decode.strict_json import clean_object, repair
+
+PROTOCOL_VERSION: Final = 1
+MAX_NAME: Final = 4096
+"""Characters of ``name``, ``span`` and ``parent``: they are repeated in listings and never spilled."""
+
+_TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+@dataclass(slots=True, frozen=True)
+class EventFrame:
+    """An event, and the run it names itself where it does (senders without hello)."""
+
+    event: Event
+    session_id: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Hello:
+    """A source introduces itself. ``metadata`` in the protocol's order, None values left out."""
+
+    source: str
+    pid: int | None
+    session_id: str | None
+    run_id: str | None
+    metadata: Json
+
+
+@dataclass(slots=True, frozen=True)
+class Control:
+    """Any other frame: ``op`` and its keys."""
+
+    op: str
+    args: Json
+
+
+Frame = EventFrame | Hello | Control
+
+
+class _Fast(msgspec.Struct):
+    """The keys of an event; ``op`` and foreign keys send the line elsewhere or are ignored."""
+
+    type: str | None = None
+    n: int | None = None
+    name: str | None = None
+    span: str | None = None
+    parent: str | None = None
+    ts: float | None = None
+    status: str | None = None
+    dur_ms: int | None = None
+    payload: msgspec.Raw = _EMPTY
+    op: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None
+
+
+_decode_fast: Final = msgspec.json.Decoder(_Fast).decode
+
+
+class SlowLines:
+    """How many lines needed the slow way: a fast path that has silently become the slow one shows here."""
+
+    count = 0
+
+
+def decode(line: bytes) -> Frame:
+    """The frame of one line (without its newline). Raises ``Rejected`` with the protocol's code."""
+    try:
+        fast = _decode_fast(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_slow(line)
+    if fast.op is not None or fast.type is None or _TYPE(fast.type) is None:
+        return _decode_slow(line)
+    raw = bytes(fast.payload)
+    payload = clean_object(raw)
+    if payload is None or _bad_labels(fast.name, fast.span, fast.parent):
+        return _decode_slow(line)
+    if kinds.is_reserved(fast.type) or (fast.n is not None and fast.n < 1):
+        return _decode_slow(line)
+    event = Event(
+        fast.type,
+        fast.name,
+        fast.span,
+        fast.parent,
+        fast.ts,
+        fast.status,
+        fast.dur_ms,
+        payload,
+        raw,
+        fast.n,
+    )
+    return EventFrame(event, fast.session_id, fast.run_id)
+
+
+def _bad_labels(*labels: str | None) -> bool:
+    return any(label is not None and len(label) > MAX_NAME for label in labels)
+
+
+def _decode_slow(line: bytes) -> Frame:
+    SlowLines.count += 1
+    try:
+        frame = repair(line)
+    except ValueError as error:
+        raise Rejected("bad_json", f"not a JSON object: {error}") from error
+    if not isinstance(frame, dict):
+        raise Rejected("bad_json", f"a frame is a JSON object, not {_name_of(frame)}")
+    op = frame.get("op")
+    if op is None:
+        return _event(frame)
+    if not isinstance(op, str):
+        raise Rejected("bad_frame", "op must be a string")
+    if op == "hello":
+        return _hello(frame)
+    return Control(op, frame)
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+def _event(frame: Json) -> EventFrame:
+    n = frame.get("n")
+    if n is not None and (not _is_int(n) or n < 1):
+        raise Rejected("bad_event", "n must be an integer from 1")
+    kind = frame.get("type")
+    if not isinstance(kind, str) or _TYPE(kind) is None:
+        raise Rejected("bad_event", "type must match [A-Za-z0-9_.-]{1,64}", n=n)
+    if kinds.is_reserved(kind):
+        raise Rejected("bad_event", f"{kind} is written by the collector only", n=n)
+    labels = [_label(frame, key, n) for key in ("name", "span", "parent")]
+    payload = frame.get("payload")
+    if payload is None:
+        payload = {}
+    if not isinstance(payload, dict):
+        raise Rejected("bad_event", f"payload must be an object, not {_name_of(payload)}", n=n)
+    status, dur_ms = frame.get("status"), frame.get("dur_ms")
+    if status is not None and not isinstance(status, str):
+        raise Rejected("bad_event", "status must be a string or null", n=n)
+    if dur_ms is not None and _number(dur_ms) is None:
+        raise Rejected("bad_event", "dur_ms must be an integer or null", n=n)
+    event = Event(
+        kind,
+        labels[0],
+        labels[1],
+        labels[2],
+        _ts(frame.get("ts")),
+        status,
+        None if dur_ms is None else int(dur_ms),
+        payload,
+        None,
+        n,
+    )
+    return EventFrame(event, _text_or_none(frame, "session_id"), _text_or_none(frame, "run_id"))
+
+
+def _label(frame: Json, key: str, n: int | None) -> str | None:
+    value = frame.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise Rejected("bad_event", f"{key} must be a string or null", n=n)
+    if len(value) > MAX_NAME:
+        raise Rejected("bad_event", f"{key} is longer than {MAX_NAME} characters", n=n)
+    return value
+
+
+def _text_or_none(frame: Json, key: str) -> str | None:
+    value = frame.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise Rejected("bad_event", f"{key} must be a string or null")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: object) -> float | int | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _ts(value: object) -> float | None:
+    """Epoch seconds; what no double can hold counts as left out."""
+    number = _number(value)
+    try:
+        return None if number is None else float(number)
+    except OverflowError:
+        return None
+
+
+_NAMES: Final[Mapping[type, str]] = {
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+def _name_of(value: object) -> str:
+    return _NAMES.get(type(value), "a number")
+
+
+# -- hello ----------------------------------------------------------------------------------------
+
+_METADATA: Final = (
+    "framework",
+    "framework_version",
+    "model",
+    "task",
+    "tags",
+    "argv",
+    "cwd",
+    "python",
+    "platform",
+    "git",
+    "guardrails",
+    "meta",
+)
+_ARRAYS: Final = frozenset({"tags", "argv"})
+_OBJECTS: Final = frozenset({"git", "guardrails", "meta"})
+
+
+def _hello(frame: Json) -> Hello:
+    version = frame.get("v", PROTOCOL_VERSION)
+    if version != PROTOCOL_VERSION:
+        raise Rejected("unsupported_version", f"this collector speaks version {PROTOCOL_VERSION}")
+    source = frame.get("source")
+    if not isinstance(source, str) or SOURCE_ID.fullmatch(source) is None:
+        raise Rejected("bad_frame", f"source must match {SOURCE_ID.pattern}")
+    pid = frame.get("pid")
+    if pid is not None and (not _is_int(pid) or not 0 < pid < 2**31):
+        raise Rejected("bad_frame", "pid must be a positive integer or null")
+    for key in ("session_id", "run_id"):
+        if frame.get(key) is not None and not isinstance(frame[key], str):
+            raise Rejected("bad_frame", f"{key} must be a string or null")
+    metadata: Json = {}
+    for key in _METADATA:
+        value = frame.get(key)
+        if value is None:
+            continue
+        expected = "an array" if key in _ARRAYS else "an object" if key in _OBJECTS else "a string"
+        if _name_of(value) != expected:
+            raise Rejected("bad_frame", f"{key} must be {expected} or null")
+        metadata[key] = value
+    return Hello(source, pid, frame.get("session_id") or None, frame.get("run_id") or None, metadata)

@@ -1,0 +1,114 @@
+"""JSON from strangers to strict JSON: what can be kept as it came, and what must be repaired.
+
+Repairs (run-folder contract, "trace.jsonl"): invalid UTF-8 and lone surrogates become U+FFFD; NaN,
+Infinity and numbers beyond a double become the strings "NaN", "Infinity", "-Infinity"; of a repeated
+key the last value counts. Integers keep their digits; beyond what Python parses they become strings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from agentrund.model.event import Json
+
+_DECODE: Final = msgspec.json.Decoder().decode
+_ENCODER: Final = msgspec.json.Encoder()
+_MAX_DIGITS: Final = min(4000, sys.get_int_max_str_digits() or 4000)
+"""Longest integer handled as one: CPython refuses more than 4,300 digits by default."""
+
+
+def clean_object(raw: bytes) -> Json | None:
+    """The parsed object if its bytes may be stored as they are, else None."""
+    if raw[:1] != b"{" or b"\r" in raw:
+        return None
+    try:
+        value = _DECODE(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(value, dict) or _keys(value) != raw.count(b'":'):
+        # Fewer keys than `":`: a repeated key, or a string that holds one; both are rare.
+        return None
+    return value
+
+
+def _keys(value: Json) -> int:
+    """How many keys an object has, nested ones too."""
+    total = len(value)
+    for item in value.values():
+        if type(item) is dict:
+            total += _keys(item)
+        elif type(item) is list:
+            total += _keys_in_list(item)
+    return total
+
+
+def _keys_in_list(items: list[Any]) -> int:
+    total = 0
+    for item in items:
+        if type(item) is dict:
+            total += _keys(item)
+        elif type(item) is list:
+            total += _keys_in_list(item)
+    return total
+
+
+def repair(raw: bytes) -> Any:
+    """Any JSON value, repaired. Raises ValueError where it is no JSON at all, or nested too deeply."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        value = json.loads(
+            text,
+            strict=False,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
+        return _scrub(value)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _constant(name: str) -> str:
+    return name
+
+
+def _float(digits: str) -> float | str:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _int(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
+
+
+def _scrub(value: Any) -> Any:
+    """Lone surrogates out of every string and key."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return {_text(key): _scrub(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrub(item) for item in value]
+    return value
+
+
+def _text(value: str) -> str:
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Joins surrogate pairs that were escaped apart, then replaces what stays alone.
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+def encode(value: object) -> bytes:
+    """Compact JSON of a repaired value."""
+    return _ENCODER.encode(value)

@@ -1,0 +1,53 @@
+"""What the Unix-socket door needs from whoever takes its frames."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agentrund.model.errors import Rejected
+from agentrund.receivers.decode.jsonl import Frame
+from agentrund.receivers.peer import Peer
+
+
+class StreamConnection(Protocol):
+    """The sink's hold on a connection."""
+
+    def send(self, data: bytes) -> None:
+        """Send whole lines; never blocks, never raises."""
+
+    def drain(self) -> None:
+        """Read what the peer has sent, until the socket would block or ends."""
+
+    def resume(self) -> None:
+        """Go on reading after storage came back."""
+
+    def close(self) -> None:
+        """Close the socket."""
+
+
+class StreamSession(Protocol):
+    """One connection's conversation."""
+
+    def frame(self, frame: Frame) -> None:
+        """Take a frame. Raises Rejected (told to the sender) or Unavailable (storage: comes again later)."""
+
+    def refused(self, error: Rejected) -> None:
+        """A line was refused: leave a mark in the run."""
+
+    def commit(self) -> None:
+        """End of one read: store what came. Raises Unavailable where storage fails."""
+
+    def ack(self) -> bytes | None:
+        """The acknowledgement that is due, None where there is nothing new to say."""
+
+    def closed(self, *, clean: bool) -> None:
+        """The connection is gone; ``clean`` when nothing was cut off after the last newline."""
+
+
+class StreamSink(Protocol):
+    """Where connections begin."""
+
+    max_line_bytes: int
+
+    def connect(self, peer: Peer, connection: StreamConnection) -> StreamSession:
+        """A process has connected. Raises Rejected where it may not."""

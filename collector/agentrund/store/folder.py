@@ -1,0 +1,122 @@
+"""Folders by descriptor: every name below the root is opened relative to its parent, never followed.
+
+A planted symbolic link, FIFO or hard link is an error here, not a way out of the root (CWE-59).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+from agentrund.model.errors import Unavailable
+
+DIR_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+_SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Folder:
+    """An open directory. Close it, or use it as a context manager."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd = fd
+        self.path = path
+
+    @classmethod
+    def root(cls, path: Path) -> Self:
+        """Open the root, made (0700) where it is missing. The root's own path may hold links."""
+        path.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
+        return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+    def sub(self, name: str) -> Folder:
+        """Open a folder in this one. Raises FileNotFoundError, or NotADirectoryError for a link."""
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS, dir_fd=self.fd)
+        return Folder(fd, f"{self.path}/{name}")
+
+    def make(self, name: str) -> Folder:
+        """Open a folder in this one, made (0700) where it is missing."""
+        with suppress(FileExistsError):
+            os.mkdir(name, DIR_MODE, dir_fd=self.fd)
+        return self.sub(name)
+
+    def make_new(self, name: str) -> Folder:
+        """Make a folder that must not exist yet. Raises FileExistsError."""
+        os.mkdir(name, DIR_MODE, dir_fd=self.fd)
+        return self.sub(name)
+
+    def open_file(self, name: str, flags: int) -> int:
+        """Open a regular file with one link; ``flags`` as for ``os.open``. Raises Unavailable otherwise."""
+        fd = os.open(name, flags | _SAFE_FLAGS, FILE_MODE, dir_fd=self.fd)
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode) and info.st_nlink == 1:
+            return fd
+        os.close(fd)
+        raise Unavailable(
+            f"{self.path}/{name} is not a plain file of our own (link, FIFO or device)",
+            hint="look who put it there, then remove it",
+        )
+
+    def open_append(self, name: str) -> int:
+        """Open a file for appending and reading, made (0600) where it is missing."""
+        return self.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+
+    def read(self, name: str) -> bytes:
+        """A whole file. Raises FileNotFoundError."""
+        fd = self.open_file(name, os.O_RDONLY)
+        with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            return file.read()
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file whole or not at all: a temporary neighbour, then a rename."""
+        temporary = f".{name}.new"
+        self.remove(temporary)
+        fd = self.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
+    def link(self, name: str, target: str) -> None:
+        """Point a symbolic link at a relative ``target``, atomically replacing the one that is there."""
+        temporary = f".{name[:200]}.new"
+        self.remove(temporary)
+        os.symlink(target, temporary, dir_fd=self.fd)
+        os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
+    def link_target(self, name: str) -> str | None:
+        """Where a symbolic link points, None where there is none."""
+        try:
+            return os.readlink(name, dir_fd=self.fd)
+        except OSError:
+            return None
+
+    def remove(self, name: str) -> None:
+        """Remove a file or link, missing or not."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.fd)
+
+    def names(self) -> list[str]:
+        """What lies in it, unsorted."""
+        return os.listdir(self.fd)  # noqa: PTH208 - a descriptor, not a path
+
+
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
+    """Write all of ``data``, however short the single writes. Raises OSError with part of it written."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

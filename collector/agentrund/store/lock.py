@@ -1,0 +1,57 @@
+"""One collector per root: an advisory lock that names its owner.
+
+The lock is the kernel's, so it cannot be left behind by a kill; the text in the file only tells people
+and commands whom to ask.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Any, Final
+
+from agentrund.model.errors import Unavailable
+from agentrund.store.folder import Folder
+
+_NAME: Final = "lock"
+
+
+class RootLock:
+    """The right to write in a root, held until ``release`` or the end of the process."""
+
+    def __init__(self, state: Folder, owner: dict[str, Any]) -> None:
+        """Take the lock in the root's state folder. Raises Unavailable with the owner's pid if it is taken.
+
+        ``owner`` is what others read: ``pid``, and ``socket`` where there is one.
+        """
+        self._fd = state.open_file(_NAME, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._fd, 4096, 0)
+            os.close(self._fd)
+            raise Unavailable(
+                f"{state.path.removesuffix('/.agentrund')} is written by another collector ({_name(holder)})",
+                hint="use that one, stop it, or choose another --root",
+            ) from None
+        except OSError as error:
+            os.close(self._fd)
+            raise Unavailable(
+                f"cannot lock {state.path}/{_NAME}: {error.strerror}",
+                hint="the root must lie on a local file system that supports flock",
+            ) from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps(owner).encode() + b"\n", 0)
+
+    def release(self) -> None:
+        """Give the lock up."""
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def _name(holder: bytes) -> str:
+    try:
+        return f"pid {json.loads(holder)['pid']}"
+    except (ValueError, KeyError, TypeError):
+        return "pid unknown"

@@ -1,0 +1,121 @@
+"""The root folder of one collector: its lock, its runs, and the pointers to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final, Self
+
+from agentrund.formats import layout
+from agentrund.model.ids import is_run_id, link_name
+from agentrund.store.folder import Folder
+from agentrund.store.lock import RootLock
+from agentrund.store.open_files import OpenFiles
+from agentrund.store.run_files import RunFiles
+
+_QUARANTINE_MAX: Final = 1 << 20
+"""Bytes kept of one cut tail: enough to read what it was."""
+
+
+class Root:
+    """An open, locked root. Everything the collector writes goes through here."""
+
+    def __init__(self, folder: Folder, state: Folder, lock: RootLock) -> None:
+        self.folder = folder
+        self.state = state
+        self.files = OpenFiles()
+        self._lock = lock
+        self._runs = folder.make(layout.RUNS)
+        self._sessions = folder.make(layout.SESSIONS)
+
+    @classmethod
+    def open(cls, path: Path, owner: dict[str, Any]) -> Self:
+        """Open ``path``, make what is missing, and take the lock. Raises Unavailable where it is held."""
+        folder = Folder.root(path)
+        state = folder.make(layout.STATE)
+        lock = RootLock(state, owner)
+        _ignore_in_git(path)
+        return cls(folder, state, lock)
+
+    def close(self) -> None:
+        """Close all files and give the lock up."""
+        self.files.close()
+        self._lock.release()
+        for folder in (self._runs, self._sessions, self.state, self.folder):
+            folder.close()
+
+    def new_run(self, run_id: str) -> RunFiles:
+        """Make a run's folder. Raises FileExistsError where the id is taken."""
+        self._runs.make_new(run_id).close()
+        return self.run(run_id)
+
+    def run(self, run_id: str) -> RunFiles:
+        """The files of a run that is there. Raises FileNotFoundError."""
+        self._runs.sub(run_id).close()
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files)
+
+    def run_ids(self) -> list[str]:
+        """All run folders, oldest first."""
+        return sorted(name for name in self._runs.names() if is_run_id(name))
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether a run of that id is there."""
+        if not is_run_id(run_id):
+            return False
+        try:
+            self._runs.sub(run_id).close()
+        except OSError:
+            return False
+        return True
+
+    def point(self, run_id: str, session_id: str | None) -> None:
+        """Set ``latest`` and the session's link."""
+        self.folder.link(layout.LATEST, layout.run_dir(run_id))
+        if session_id is not None:
+            self._sessions.link(link_name(session_id), f"../{layout.run_dir(run_id)}")
+
+    def session_run(self, session_id: str) -> str | None:
+        """The run a session's link points to, None where there is none or the run is gone."""
+        target = self._sessions.link_target(link_name(session_id))
+        if target is None:
+            return None
+        run_id = target.removeprefix(f"../{layout.RUNS}/")
+        return run_id if self.has_run(run_id) else None
+
+    def quarantine(self, run_id: str, name: str, data: bytes) -> None:
+        """Keep bytes that were cut off a file of a run."""
+        with self.state.make("quarantine") as folder:
+            for n in range(1, 1000):
+                try:
+                    fd = folder.open_file(f"{run_id}.{name}.{n}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                except FileExistsError:
+                    continue
+                with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+                    file.write(data[:_QUARANTINE_MAX])
+                return
+
+    def write_once(self, name: str, data: bytes) -> None:
+        """Write a file of the root where it differs from ``data``."""
+        try:
+            if self.folder.read(name) == data:
+                return
+        except FileNotFoundError:
+            pass
+        self.folder.replace(name, data)
+
+
+def _ignore_in_git(root: Path) -> None:
+    """Put a dotted root into the surrounding repository's .gitignore."""
+    root = root.absolute()
+    if not root.name.startswith("."):
+        return
+    for folder in root.parents:
+        if (folder / ".git").exists():
+            line = f"{root.relative_to(folder).as_posix()}/"
+            path = folder / ".gitignore"
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            if line not in (entry.strip().removeprefix("/") for entry in text.splitlines()):
+                gap = "" if not text or text.endswith("\n") else "\n"
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(f"{gap}\n# agentrund\n{line}\n")
+            return

@@ -1,0 +1,95 @@
+"""The files of one run: its trace, its transcript, its blobs, and the derived ones.
+
+Order of writing: blob, trace line, acknowledgement; the transcript right after.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from agentrund.formats import layout, trace_jsonl
+from agentrund.model.event import Record
+from agentrund.store.append_file import AppendFile, Quarantine
+from agentrund.store.blobs import BlobStore
+from agentrund.store.folder import Folder
+from agentrund.store.open_files import OpenFiles
+
+_READ: Final = 1 << 18
+
+
+class RunFiles:
+    """What the collector writes for one run. ``folder`` opens the run's folder anew at each call."""
+
+    def __init__(self, run_id: str, folder: Callable[[], Folder], files: OpenFiles) -> None:
+        self.run_id = run_id
+        self.folder = folder
+        key = f"{layout.run_dir(run_id)}/"
+        self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files)
+        self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files)
+        self.blobs = BlobStore(folder)
+        self._unsynced = False
+
+    def repair(self, quarantine: Quarantine) -> int:
+        """Cut torn tails off the trace; must come before the first append. Returns the bytes cut."""
+        return self.trace.repair_tail(quarantine)
+
+    def commit(self) -> None:
+        """Write the queued trace lines. Raises Unavailable with nothing lost."""
+        if self.trace.pending:
+            self.trace.commit()
+            self._unsynced = True
+
+    def records(self, limit: int | None = None) -> Iterator[Record]:
+        """Every record in the first ``limit`` bytes (all) of the trace, read in constant memory.
+
+        Raises Damaged at the first bad line.
+        """
+        with self.folder() as folder:
+            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
+        path = f"{layout.run_dir(self.run_id)}/{layout.TRACE}"
+        offset = 0
+        with open(fd, "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
+            for line in file:
+                if limit is not None and offset >= limit:
+                    return
+                yield trace_jsonl.decode(line, path=path, offset=offset)
+                offset += len(line)
+
+    def settle_logs(self, rendered: Iterator[bytes]) -> None:
+        """Make agent.logs exactly ``rendered``: keep what agrees, cut where it stops, append the rest."""
+        with self.folder() as folder:
+            fd = folder.open_file(layout.LOGS, os.O_RDWR | os.O_CREAT)
+        try:
+            offset, same = 0, True
+            for piece in rendered:
+                if same and os.pread(fd, len(piece), offset) != piece:
+                    os.ftruncate(fd, offset)
+                    self.logs.size, same = offset, False
+                if not same:
+                    self.logs.add(piece)
+                    self.logs.commit()
+                offset += len(piece)
+            if same:
+                os.ftruncate(fd, offset)
+                self.logs.size = offset
+        finally:
+            os.close(fd)
+
+    def take_unsynced(self) -> list[int]:
+        """Descriptors with data that no fdatasync has covered yet; the caller syncs and closes them."""
+        if not self._unsynced:
+            return []
+        self._unsynced = False
+        return [*self.blobs.take_unsynced(), self.trace.dup()]
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a derived file atomically."""
+        with self.folder() as folder:
+            folder.replace(name, data)
+
+    def close(self) -> None:
+        """Close the run's descriptors."""
+        self.trace.close()
+        self.logs.close()
