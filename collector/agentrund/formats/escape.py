@@ -1,0 +1,59 @@
+"""Foreign text made harmless for a file that people and line tools read.
+
+Decides which characters never reach agent.logs raw, and which lines inside a block could be taken for
+something the collector wrote. Must not know what the text is or where it goes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_NEWLINE: Final = "⏎"
+_HARMFUL: Final = (
+    # C0, DEL and C1; Arabic letter mark and the direction marks; line and paragraph separators with
+    # the bidi embeddings and overrides; the bidi isolates.
+    r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+)
+_IN_LINE: Final = re.compile(f"[{_HARMFUL}]")
+_IN_BLOCK: Final = re.compile(rf"(?![\n\t])[{_HARMFUL}]")
+# Digits as ripgrep's \d has them: any script's. Read over "\n" + block, so the first line counts too.
+_FORGEABLE: Final = re.compile(r"\n(?=#\d|[┌└]─|==== attempt|---- attempt)")
+
+# The same questions asked of UTF-8 bytes, several times faster; wrong only towards yes.
+_C0: Final = bytes(set(range(0x20)) - {0x09, 0x0A} | {0x7F})
+_BEYOND_ASCII: Final = re.compile(
+    rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+_FORGEABLE_BYTES: Final = re.compile(rb"\n(?=#[^\x00-\x2f\x3a-\x7f]|\xe2\x94|==== attempt|---- attempt)")
+_FORGEABLE_START: Final = (b"#", "┌".encode(), "└".encode(), b"==== attempt", b"---- attempt")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if char == "\n":
+        return _NEWLINE
+    return f"\\x{ord(char):02x}" if char <= "\xff" else f"\\u{ord(char):04x}"
+
+
+def one_line(text: str) -> str:
+    """``text`` with ``⏎`` for newlines and escapes for control characters."""
+    # isprintable is the cheap test; it also refuses harmless characters, which the pattern lets through.
+    return text if text.isprintable() else _IN_LINE.sub(_escaped, text)
+
+
+def block(text: str) -> bytes:
+    """``text`` as the inside of a frame: lines and tabs kept, controls escaped, forgeable lines indented."""
+    data = text.encode()
+    if _may_harm(data) or data.startswith(_FORGEABLE_START) or _FORGEABLE_BYTES.search(data):
+        return _FORGEABLE.sub("\n ", "\n" + _IN_BLOCK.sub(_escaped, text))[1:].encode()
+    return data
+
+
+def _may_harm(data: bytes) -> bool:
+    if len(data.translate(None, _C0)) != len(data):
+        return True
+    if data.isascii():
+        return False
+    # Looking for one byte is far cheaper than the pattern, and most scripts have none of the three.
+    return (b"\xe2" in data or b"\xc2" in data or b"\xd8" in data) and _BEYOND_ASCII.search(data) is not None
