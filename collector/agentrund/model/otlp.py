@@ -1,0 +1,277 @@
+"""OTLP on its way in: what a door knows of a sender, decoded items, and items mapped to events.
+
+Decoded items (``SpanItem``, ``LogItem``, ``MetricItem``, ``BadItem``) are the wire's content as plain
+values and know no convention. Mapped items (``MappedSpan``, ``MappedLog``, ``Pulse``) say what the
+sequencer must know of them and carry the events they may become; they know no convention either, so
+the sequencer never looks at an attribute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from agentrund.model.event import Event, Json
+from agentrund.model.source import Identity
+
+
+class Signal(StrEnum):
+    """What a request carries."""
+
+    TRACES = "traces"
+    LOGS = "logs"
+    METRICS = "metrics"
+
+
+class Encoding(StrEnum):
+    """How a request's body is written."""
+
+    PROTOBUF = "protobuf"
+    JSON = "json"
+
+
+@dataclass(slots=True, frozen=True)
+class Peer:
+    """Who sent a request. The door knows the address and the run asked for; the service adds the process."""
+
+    host: str | None = None
+    port: int | None = None
+    run_id: str | None = None
+    identity: Identity = field(default_factory=Identity)
+
+
+@dataclass(slots=True, frozen=True)
+class IntakeRecord:
+    """One request of the intake journal; ``rq`` is its number, never used again for another."""
+
+    rq: int
+    arrived_at: float
+    signal: Signal
+    encoding: Encoding
+    peer: Peer
+    body: bytes
+
+
+# -- decoded ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Resource:
+    """The attributes all items of one sender share."""
+
+    attributes: Json = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Scope:
+    """The instrumentation library an item comes from."""
+
+    name: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True)
+class SpanEvent:
+    """Something that happened at one moment of a span."""
+
+    name: str
+    ts: float
+    attributes: Json
+
+
+@dataclass(slots=True)
+class SpanLink:
+    """A reference to another span; ids in hex."""
+
+    trace: str
+    span: str
+    attributes: Json
+
+
+@dataclass(slots=True)
+class SpanItem:
+    """A span. ``i`` counts the items of the request; ids are lower-case hex; ``size`` is its encoded size."""
+
+    i: int
+    resource: Resource
+    scope: Scope
+    trace: str
+    span: str
+    parent: str | None
+    name: str
+    kind: int
+    start_ns: int
+    end_ns: int
+    flags: int
+    state: str
+    failed: bool
+    status_code: int
+    status_message: str
+    attributes: Json
+    events: list[SpanEvent]
+    links: list[SpanLink]
+    dropped: Json
+    repairs: list[str]
+    size: int
+
+    @property
+    def start(self) -> float:
+        """Epoch seconds."""
+        return self.start_ns / 1e9
+
+    @property
+    def end(self) -> float:
+        """Epoch seconds."""
+        return self.end_ns / 1e9
+
+
+@dataclass(slots=True)
+class LogItem:
+    """A log record. ``time_ns`` is the sender's time or, where that is 0, the time it was observed."""
+
+    i: int
+    resource: Resource
+    scope: Scope
+    trace: str | None
+    span: str | None
+    event_name: str
+    time_ns: int
+    severity: int
+    severity_text: str
+    body: Any
+    attributes: Json
+    flags: int
+    dropped: Json
+    repairs: list[str]
+    size: int
+
+
+@dataclass(slots=True)
+class MetricItem:
+    """The metric points of one resource in a request: a sign of life, kept in the intake only."""
+
+    i: int
+    resource: Resource
+    points: int
+
+
+@dataclass(slots=True)
+class BadItem:
+    """An item that could not be read, and why; the others of its request are not affected."""
+
+    i: int
+    resource: Resource
+    signal: Signal
+    why: str
+    size: int
+
+
+Item = SpanItem | LogItem | MetricItem | BadItem
+
+
+# -- mapped ----------------------------------------------------------------------------------------
+
+
+class SpanKind(StrEnum):
+    """What a span is to a run."""
+
+    LLM = "llm"
+    TOOL = "tool"
+    AGENT = "agent"
+    POINT = "point"
+    """One ``log`` event: an embedding, a retrieval, a memory access, a guardrail."""
+    STEP = "step"
+    """A step its sender names as one; an agent where it is a (local) root, else only a place in the tree."""
+    OTHER = "other"
+    """A span of no known convention; treated as a step, but its faults matter only when it is a root."""
+    DETAIL = "detail"
+    """Never an event: transport under a call."""
+
+
+class Fault(NamedTuple):
+    """What went wrong, for telling one fault told several times from several faults."""
+
+    type: str
+    message: str
+
+
+class Requested(NamedTuple):
+    """A tool call a model asked for."""
+
+    id: str | None
+    name: str
+
+
+@dataclass(slots=True)
+class MappedSpan:
+    """A span, with the events it may become.
+
+    ``opener`` and ``closer`` are set for every kind that may open a step, ``closer`` alone for a
+    point; ``error`` tells of a fault no closing event carries. ``notice`` marks word of a span that
+    has only begun: its id is that of the span, and there is no closer yet. ``shadow`` marks a client
+    library's own account of a call that an instrumentation may tell as well.
+    """
+
+    i: int
+    resource: Resource
+    trace: str
+    span: str
+    parent: str | None
+    remote: bool
+    kind: SpanKind
+    name: str
+    scope: str
+    start_ns: int
+    end_ns: int
+    size: int
+    opener: Event | None = None
+    closer: Event | None = None
+    error: Event | None = None
+    agent: str | None = None
+    session: str | None = None
+    failed: bool = False
+    fault: Fault | None = None
+    requested: tuple[Requested, ...] = ()
+    call_id: str | None = None
+    notice: bool = False
+    shadow: bool = False
+
+    @property
+    def entry(self) -> bool:
+        """Whether it is a root, or a local root (its parent lies in another process)."""
+        return self.parent is None or self.remote
+
+
+@dataclass(slots=True)
+class MappedLog:
+    """A log record, with its event.
+
+    ``fills`` marks a record that tells the content of the model call with the same span id: what
+    that span's (opening, closing) payloads lack. ``at_once`` is for clients whose logs are their
+    account of a run: such a record is never held. ``ends_session`` is a sender's own word of its end.
+    """
+
+    i: int
+    resource: Resource
+    trace: str | None
+    span: str | None
+    time_ns: int
+    event: Event
+    size: int
+    session: str | None = None
+    fault: Fault | None = None
+    fills: tuple[Json, Json] | None = None
+    at_once: bool = False
+    ends_session: bool = False
+
+
+@dataclass(slots=True)
+class Pulse:
+    """A sign of life without an event."""
+
+    i: int
+    resource: Resource
+
+
+Mapped = MappedSpan | MappedLog | Pulse

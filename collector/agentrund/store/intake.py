@@ -1,0 +1,252 @@
+"""The intake journal: every request on disk before it is acknowledged, until its items are in traces.
+
+Segments are named by the first number they may hold. Numbers come from the arrival time in
+milliseconds and only grow, so a number is never used twice, even when segments were lost. Markers
+that a request is done are records too, appended after it; segments are dropped oldest first, so a
+marker never goes before the request it speaks of.
+
+Must not know what is in a body.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from agentrund.formats import intake_record
+from agentrund.formats.intake_record import MAGIC
+from agentrund.model.errors import Damaged, Unavailable
+from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
+from agentrund.store.append_file import Quarantine
+from agentrund.store.folder import Folder, write_all
+
+KEEP_S: Final = 600.0
+"""How long a request is remembered: retries of the same bytes come within minutes."""
+SEGMENT_BYTES: Final = 64 << 20
+"""A segment that has reached this is closed; one request is never split."""
+
+_SUFFIX: Final = ".intake"
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One file. ``undone`` are its requests without a marker, ``newest`` its last arrival."""
+
+    first: int
+    size: int = 0
+    newest: float = 0.0
+    undone: set[int] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:016d}{_SUFFIX}"
+
+
+class Intake:
+    """The journal in ``folder``, which it owns. Opening repairs what a kill has torn.
+
+    ``quarantine`` gets the bytes that are cut off, with the name of their segment.
+    """
+
+    def __init__(self, folder: Folder, quarantine: Quarantine, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._folder = folder
+        self._quarantine = quarantine
+        self._segment_bytes = segment_bytes
+        self._segments: list[_Segment] = []
+        self._home: dict[int, _Segment] = {}
+        self._digests: OrderedDict[bytes, float] = OrderedDict()
+        self._last_rq = 0
+        self._fd = -1
+        for name in sorted(n for n in folder.names() if n.endswith(_SUFFIX)):
+            self._load(_Segment(int(name.removesuffix(_SUFFIX))))
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def append(
+        self, arrived_at: float, signal: Signal, encoding: Encoding, body: bytes, peer: Peer
+    ) -> IntakeRecord | None:
+        """Store a request with one write; None where the same bytes were stored in the last minutes.
+
+        Raises Unavailable, with the file as it was, where it cannot be written.
+        """
+        digest = _digest(signal, encoding, body)
+        self._forget_digests(arrived_at)
+        if digest in self._digests:
+            return None
+        rq = max(self._last_rq + 1, int(arrived_at * 1000))
+        record = IntakeRecord(rq, arrived_at, signal, encoding, peer, body)
+        segment = self._write(*intake_record.encode_request(record), first=rq)
+        self._note(segment, record, digest)
+        return record
+
+    def done(self, rq: int) -> None:
+        """All items of ``rq`` are in traces; unknown and repeated numbers are ignored."""
+        segment = self._home.get(rq)
+        if segment is None:
+            return
+        self._write(intake_record.encode_done(rq), b"", first=self._last_rq + 1)
+        self._settle(rq)
+
+    def sync(self) -> None:
+        """Put what was appended on stable storage."""
+        if self._fd >= 0:
+            os.fdatasync(self._fd)
+
+    def drop(self, now: float) -> int:
+        """Remove segments that are wholly done and older than 10 minutes; returns how many."""
+        dropped = 0
+        while len(self._segments) > 1:
+            oldest = self._segments[0]
+            if oldest.undone or oldest.newest > now - KEEP_S:
+                break
+            self._folder.remove(oldest.name)
+            del self._segments[0]
+            dropped += 1
+        return dropped
+
+    def close(self) -> None:
+        """Close the journal's file and folder."""
+        self._close_file()
+        self._folder.close()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def undone(self) -> int:
+        """Requests whose items are not all in traces yet."""
+        return len(self._home)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def replay(self) -> Iterator[IntakeRecord]:
+        """The requests that were not done when this was called, oldest first."""
+        wanted = set(self._home)
+        for segment in list(self._segments):
+            if not wanted.isdisjoint(segment.undone):
+                yield from self._undone_of(segment, wanted)
+
+    def _undone_of(self, segment: _Segment, wanted: set[int]) -> Iterator[IntakeRecord]:
+        view = self._mapped(segment)[: segment.size]
+        for placed in intake_record.read(view, self._path(segment)):
+            record = placed.record
+            if isinstance(record, IntakeRecord) and record.rq in wanted:
+                yield record
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _load(self, segment: _Segment) -> None:
+        self._segments.append(segment)
+        self._last_rq = max(self._last_rq, segment.first - 1)
+        good = 0
+        try:
+            for placed in intake_record.read(self._mapped(segment), self._path(segment)):
+                good = placed.end
+                record = placed.record
+                if isinstance(record, IntakeRecord):
+                    self._note(segment, record, _digest(record.signal, record.encoding, record.body))
+                else:
+                    self._settle(record.rq)
+        except Damaged as damage:
+            good = damage.offset
+            self._cut(segment, good)
+        segment.size = good
+
+    def _cut(self, segment: _Segment, good: int) -> None:
+        fd = self._folder.open_file(segment.name, os.O_RDWR)
+        try:
+            torn = os.pread(fd, os.fstat(fd).st_size - good, good)
+            if torn:
+                self._quarantine(segment.name, torn)
+            os.ftruncate(fd, good)
+        finally:
+            os.close(fd)
+
+    def _mapped(self, segment: _Segment) -> memoryview:
+        fd = self._folder.open_file(segment.name, os.O_RDONLY)
+        try:
+            if os.fstat(fd).st_size == 0:
+                return memoryview(b"")
+            # Unmapped with its last view: closing it under a reader is an error.
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(fd)
+
+    def _path(self, segment: _Segment) -> str:
+        return f"{self._folder.path}/{segment.name}"
+
+    def _note(self, segment: _Segment, record: IntakeRecord, digest: bytes) -> None:
+        segment.undone.add(record.rq)
+        segment.newest = max(segment.newest, record.arrived_at)
+        self._home[record.rq] = segment
+        self._last_rq = max(self._last_rq, record.rq)
+        self._digests[digest] = record.arrived_at
+
+    def _settle(self, rq: int) -> None:
+        segment = self._home.pop(rq, None)
+        if segment is not None:
+            segment.undone.discard(rq)
+
+    def _forget_digests(self, now: float) -> None:
+        while self._digests:
+            digest, at = next(iter(self._digests.items()))
+            if at > now - KEEP_S:
+                return
+            del self._digests[digest]
+
+    def _write(self, head: bytes, body: bytes, *, first: int) -> _Segment:
+        segment = self._current(first)
+        try:
+            fd = self._file(segment)
+            try:
+                if segment.size == 0:
+                    write_all(fd, MAGIC)
+                    segment.size = len(MAGIC)
+                written = os.writev(fd, (head, body))
+                if written < len(head) + len(body):
+                    write_all(fd, (head + body)[written:])
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(fd, segment.size)
+                raise
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write {self._path(segment)}: {error.strerror}", hint="free space or repair the disk"
+            ) from error
+        segment.size += len(head) + len(body)
+        return segment
+
+    def _current(self, first: int) -> _Segment:
+        """The segment to append to; a new one where there is none or the last is full."""
+        if self._segments and self._segments[-1].size < self._segment_bytes:
+            return self._segments[-1]
+        self._close_file()
+        if self._segments:
+            first = max(first, self._segments[-1].first + 1)
+        segment = _Segment(first)
+        self._segments.append(segment)
+        return segment
+
+    def _file(self, segment: _Segment) -> int:
+        if self._fd < 0:
+            self._fd = self._folder.open_append(segment.name)
+        return self._fd
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _digest(signal: Signal, encoding: Encoding, body: bytes) -> bytes:
+    digest = blake2b(f"{signal}/{encoding}/".encode(), digest_size=16)
+    digest.update(body)
+    return digest.digest()

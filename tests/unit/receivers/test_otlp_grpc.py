@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc
+import grpc.aio
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from agentrund.model.errors import Overloaded, Rejected, Unavailable
+from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.receivers.otlp_grpc import OtlpGrpcServer, parse_peer
+from agentrund.receivers.sink import Taken
+
+PATH = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
+
+
+class Sink:
+    """Keeps what it is given; ``verdict`` is raised instead where set."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Signal, Encoding, bytes, Peer]] = []
+        self.verdict: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self.begun = asyncio.Event()
+
+    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
+        self.begun.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.verdict is not None:
+            raise self.verdict
+        self.taken.append((signal, encoding, body, peer))
+        return Taken.STORED
+
+
+def serving(use: Callable[[Sink, OtlpGrpcServer, int], Awaitable[None]], **options: int) -> Sink:
+    """Run ``use`` against a door on a free port."""
+    sink = Sink()
+
+    async def run() -> None:
+        server = OtlpGrpcServer(sink, **options)
+        port = await server.start("127.0.0.1:0")
+        try:
+            await use(sink, server, port)
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
+    return sink
+
+
+async def call(port: int, body: bytes, service: str = "trace", name: str = "Trace", metadata=None) -> bytes:
+    async with grpc.aio.insecure_channel(
+        f"127.0.0.1:{port}", options=[("grpc.max_send_message_length", -1)]
+    ) as channel:
+        return await channel.unary_unary(PATH.format(service, name))(body, metadata=metadata)
+
+
+def test_bodies_of_all_signals_reach_the_sink_as_they_were_sent():
+    async def use(sink, server, port):
+        for service, name in (("trace", "Trace"), ("logs", "Logs"), ("metrics", "Metrics")):
+            answer = await call(port, name.encode(), service, name, (("x-agentrund-run-id", "r-1"),))
+            assert not ExportTraceServiceResponse.FromString(answer).HasField("partial_success")
+
+    taken = serving(use).taken
+    assert [(s, e, b) for s, e, b, _ in taken] == [
+        (Signal.TRACES, Encoding.PROTOBUF, b"Trace"),
+        (Signal.LOGS, Encoding.PROTOBUF, b"Logs"),
+        (Signal.METRICS, Encoding.PROTOBUF, b"Metrics"),
+    ]
+    assert {(p.host, p.run_id) for *_, p in taken} == {("127.0.0.1", "r-1")}
+    assert all(p.port for *_, p in taken)
+
+
+def test_the_real_exporter_is_served():
+    async def use(sink, server, port):
+        def program() -> None:
+            exporter = OTLPSpanExporter(endpoint=f"127.0.0.1:{port}", insecure=True)
+            provider = TracerProvider(resource=Resource({"service.name": "t"}), shutdown_on_exit=False)
+            provider.add_span_processor(SimpleSpanProcessor(exporter))
+            provider.get_tracer("test").start_span("work").end()
+            provider.shutdown()
+
+        await asyncio.to_thread(program)
+
+    (signal, _, body, _), *rest = serving(use).taken
+    assert (signal, rest) == (Signal.TRACES, [])
+    request = ExportTraceServiceRequest.FromString(body)
+    assert request.resource_spans[0].scope_spans[0].spans[0].name == "work"
+
+
+def test_a_batch_above_grpcs_own_limit_is_taken():
+    body = b"x" * 5_000_000
+
+    async def use(sink, server, port):
+        await call(port, body)
+
+    assert serving(use).taken[0][2] == body
+
+
+def test_a_body_above_our_limit_is_resource_exhausted():
+    async def use(sink, server, port):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(port, b"x" * 2000)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    assert serving(use, receive_bytes=1000).taken == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "retry_s"),
+    [
+        (Rejected("bad_otlp", "not a request"), grpc.StatusCode.INVALID_ARGUMENT, None),
+        (Overloaded("too much", retry_s=2.5), grpc.StatusCode.UNAVAILABLE, 2.5),
+        (Unavailable("disk full"), grpc.StatusCode.UNAVAILABLE, 5.0),
+        (ZeroDivisionError("ours"), grpc.StatusCode.INTERNAL, None),
+    ],
+)
+def test_verdicts_become_statuses(verdict, code, retry_s):
+    async def use(sink, server, port):
+        sink.verdict = verdict
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(port, b"x")
+        error = caught.value
+        assert error.code() is code
+        assert "Traceback" not in error.details()
+        trailing = dict(error.trailing_metadata())
+        if isinstance(verdict, ZeroDivisionError):
+            assert "ours" not in error.details()
+            return
+        assert error.details() == verdict.message
+        status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
+        assert (status.code, status.message) == (code.value[0], verdict.message)
+        if retry_s is None:
+            assert "google.rpc.retryinfo-bin" not in trailing
+        else:
+            info = error_details_pb2.RetryInfo.FromString(trailing["google.rpc.retryinfo-bin"])
+            assert info.retry_delay.ToNanoseconds() == retry_s * 1e9
+
+    serving(use)
+
+
+def test_a_caller_that_gives_up_does_not_cut_a_store_in_half():
+    async def use(sink, server, port):
+        sink.gate = asyncio.Event()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            pending = channel.unary_unary(PATH.format("trace", "Trace"))(b"kept")
+            await sink.begun.wait()
+            pending.cancel()
+        stopping = asyncio.ensure_future(server.stop(0))
+        sink.gate.set()
+        await stopping
+        assert [body for _, _, body, _ in sink.taken] == [b"kept"]
+
+    serving(use)
+
+
+def test_a_port_in_use_is_named():
+    async def use(sink, server, port):
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{port}"):
+            await OtlpGrpcServer(sink).start(f"127.0.0.1:{port}")
+
+    serving(use)
+
+
+@pytest.mark.parametrize(
+    ("peer", "parsed"),
+    [
+        ("ipv4:127.0.0.1:5555", ("127.0.0.1", 5555)),
+        ("ipv6:[::1]:5555", ("::1", 5555)),
+        ("ipv6:%5B::1%5D:5555", ("::1", 5555)),
+        ("ipv6:[fe80::1%25eth0]:1", ("fe80::1%eth0", 1)),
+        ("unix:/run/x.sock", (None, None)),
+        ("unix:", (None, None)),
+        ("ipv4:127.0.0.1", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_peers_are_read(peer, parsed):
+    assert parse_peer(peer) == parsed
