@@ -149,11 +149,11 @@ class LogItem:
 
 @dataclass(slots=True)
 class MetricItem:
-    """The metric points of one resource in a request: a sign of life, kept in the intake only."""
+    """How many metrics one resource has in a request: a sign of life, kept in the intake only."""
 
     i: int
     resource: Resource
-    points: int
+    metrics: int
 
 
 @dataclass(slots=True)

@@ -1,0 +1,257 @@
+"""Export{Trace,Logs,Metrics}ServiceRequest bytes to items, one after the other.
+
+Decides what counts as an item and what is refused: a body that is no request raises Rejected, an
+item that cannot be read becomes a BadItem. Knows no convention: what an item means is ``mapping``'s.
+
+Both readers are generators that also yield None where the caller may let others run; at most a few
+dozen items, or a few hundred values of one item, lie between two yields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, Final, TypeVar, cast
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from agentrund.model.errors import Rejected
+from agentrund.model.event import Json
+from agentrund.model.otlp import (
+    BadItem,
+    Encoding,
+    Item,
+    LogItem,
+    MetricItem,
+    Resource,
+    Scope,
+    Signal,
+    SpanEvent,
+    SpanItem,
+    SpanLink,
+)
+from agentrund.receivers.decode.otlp_repair import repair_strings
+from agentrund.receivers.decode.otlp_values import (
+    Pause,
+    any_value,
+    attributes,
+    attributes_in_steps,
+    value_in_steps,
+)
+from agentrund.receivers.decode.protobuf_wire import LENGTH, Malformed, fields
+
+LARGE: Final = 1 << 16
+"""An item of more bytes than this is read in steps of its own."""
+_STEP: Final = 256
+"""Values, or slices of a request, between two pauses."""
+
+_REPAIRED: Final = "invalid UTF-8 replaced"
+_NO_ID: Final = frozenset({b"", bytes(8), bytes(16)})
+
+_M = TypeVar("_M", bound=Message)
+_Slice = tuple[bytes, bytes, bytes]
+"""The bytes of a resource, a scope and an item."""
+_Steps = Generator[Item | None, None, None]
+
+
+def check(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[None]:
+    """Walk a body's envelope without reading its items. Raises Rejected where it is no request."""
+    for _ in _slices(signal, encoding, body):
+        yield Pause
+
+
+def decode(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[Item | None]:
+    """The items of a request; ``i`` counts all of them, bad ones too. Raises Rejected as ``check`` does."""
+    read = _READERS[signal]
+    resource_bytes = scope_bytes = b""
+    resource, scope = Resource(), Scope()
+    counted: dict[int, MetricItem] = {}
+    i = 0
+    for piece in _slices(signal, encoding, body):
+        if piece is None:
+            yield Pause
+            continue
+        if piece[0] is not resource_bytes:
+            resource_bytes = piece[0]
+            resource = _resource(resource_bytes)
+        if piece[1] is not scope_bytes:
+            scope_bytes = piece[1]
+            scope = _scope(scope_bytes)
+        if read is None:
+            counted.setdefault(id(resource), MetricItem(len(counted), resource, 0)).metrics += 1
+            continue
+        try:
+            yield from read(piece[2], i, resource, scope)
+        except (Malformed, DecodeError) as error:
+            yield BadItem(i, resource, signal, str(error), len(piece[2]))
+        i += 1
+    yield from counted.values()
+
+
+def _slices(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[_Slice | None]:
+    """The request taken apart. The same resource or scope is the same object from slice to slice."""
+    if encoding is not Encoding.PROTOBUF:
+        raise Rejected("bad_otlp", f"{encoding} bodies are not supported")
+    try:
+        for _, at, end in _submessages(body, 0, len(body), 1):
+            yield from _resource_slices(body, at, end)
+    except Malformed as error:
+        raise Rejected("bad_otlp", f"not an Export{signal.capitalize()}ServiceRequest: {error}") from error
+
+
+def _resource_slices(body: bytes, at: int, end: int) -> Iterator[_Slice | None]:
+    parts = list(_submessages(body, at, end, 2))
+    # Repeated parts of a message that may appear once are merged, which is what concatenation does.
+    resource = b"".join(body[start:stop] for number, start, stop in parts if number == 1)
+    for number, start, stop in parts:
+        if number != 1:
+            yield from _scope_slices(body, start, stop, resource)
+
+
+def _scope_slices(body: bytes, at: int, end: int, resource: bytes) -> Iterator[_Slice | None]:
+    items: list[tuple[int, int]] = []
+    scope = b""
+    for n, (number, start, stop) in enumerate(_submessages(body, at, end, 2), 1):
+        if number == 1:
+            scope += body[start:stop]
+        else:
+            items.append((start, stop))
+        if n % _STEP == 0:
+            yield Pause
+    for start, stop in items:
+        yield resource, scope, body[start:stop]
+
+
+def _submessages(body: bytes, at: int, end: int, highest: int) -> Iterator[tuple[int, int, int]]:
+    """Messages in fields 1 to ``highest``: number, start and end; other fields are passed over."""
+    for number, wire_type, _, start, stop in fields(body, at, end):
+        if number > highest:
+            continue
+        if wire_type != LENGTH:
+            raise Malformed(f"field {number} at byte {start} is no message")
+        yield number, start, stop
+
+
+def _resource(data: bytes) -> Resource:
+    try:
+        message, _ = _parse(ResourceMessage, data)
+    except (Malformed, DecodeError):
+        return Resource()
+    return Resource(attributes(message.attributes))
+
+
+def _scope(data: bytes) -> Scope:
+    try:
+        message, _ = _parse(InstrumentationScope, data)
+    except (Malformed, DecodeError):
+        return Scope()
+    return Scope(message.name, message.version)
+
+
+def _parse(kind: type[_M], data: bytes) -> tuple[_M, list[str]]:
+    try:
+        return kind.FromString(data), []
+    except DecodeError:
+        return kind.FromString(repair_strings(data, cast("Descriptor", kind.DESCRIPTOR))), [_REPAIRED]
+
+
+def _values(pairs: Any, size: int) -> Generator[None, None, Json]:
+    return (yield from attributes_in_steps(pairs, _STEP)) if size > LARGE else attributes(pairs)
+
+
+def _span(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
+    message, repairs = _parse(Span, data)
+    size = len(data)
+    trace, span, parent = message.trace_id, message.span_id, message.parent_span_id
+    for name, value, length in (("trace id", trace, 16), ("span id", span, 8)):
+        if value in _NO_ID or len(value) != length:
+            raise Malformed(_bad_id(name, value))
+    if parent in _NO_ID:
+        parent = b""
+    elif len(parent) != len(span):
+        raise Malformed(_bad_id("parent span id", parent))
+    found = yield from _values(message.attributes, size)
+    _note_repeats(found, message.attributes, repairs)
+    events: list[SpanEvent] = []
+    for event in message.events:
+        values = yield from _values(event.attributes, size)
+        events.append(SpanEvent(event.name, event.time_unix_nano / 1e9, values))
+    yield SpanItem(
+        i,
+        resource,
+        scope,
+        trace.hex(),
+        span.hex(),
+        parent.hex() or None,
+        message.name,
+        message.kind,
+        message.start_time_unix_nano or message.end_time_unix_nano,
+        message.end_time_unix_nano or message.start_time_unix_nano,
+        message.flags,
+        message.trace_state,
+        message.status.code == Status.STATUS_CODE_ERROR,
+        message.status.code,
+        message.status.message,
+        found,
+        events,
+        [SpanLink(n.trace_id.hex(), n.span_id.hex(), attributes(n.attributes)) for n in message.links],
+        _dropped(message, "attributes", "events", "links"),
+        repairs,
+        size,
+    )
+
+
+def _log(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
+    message, repairs = _parse(LogRecord, data)
+    size = len(data)
+    found = yield from _values(message.attributes, size)
+    _note_repeats(found, message.attributes, repairs)
+    body = (yield from value_in_steps(message.body, _STEP)) if size > LARGE else any_value(message.body)
+    yield LogItem(
+        i,
+        resource,
+        scope,
+        _log_id("trace id", message.trace_id, 16, repairs),
+        _log_id("span id", message.span_id, 8, repairs),
+        message.event_name,
+        message.time_unix_nano or message.observed_time_unix_nano,
+        message.severity_number,
+        message.severity_text,
+        body,
+        found,
+        message.flags,
+        _dropped(message, "attributes"),
+        repairs,
+        size,
+    )
+
+
+def _note_repeats(found: Json, pairs: Any, repairs: list[str]) -> None:
+    if len(found) != len(pairs):
+        repairs.append(f"{len(pairs) - len(found)} repeated attribute keys: the last value kept")
+
+
+def _log_id(name: str, value: bytes, length: int, repairs: list[str]) -> str | None:
+    """An id of a log record; none is normal, a bad one is no reason to lose the record."""
+    if value in _NO_ID:
+        return None
+    if len(value) != length:
+        repairs.append(f"{_bad_id(name, value)}: left out")
+        return None
+    return value.hex()
+
+
+def _bad_id(name: str, value: bytes) -> str:
+    return f"{name} has {len(value)} bytes" if value.strip(b"\0") else f"{name} is missing"
+
+
+def _dropped(message: Any, *kinds: str) -> Json:
+    counts = {kind: getattr(message, f"dropped_{kind}_count") for kind in kinds}
+    return {kind: count for kind, count in counts.items() if count}
+
+
+_READERS: Final = {Signal.TRACES: _span, Signal.LOGS: _log, Signal.METRICS: None}
