@@ -15,7 +15,10 @@ _UCRED: Final = struct.Struct("iII")
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """``pid`` is None where the kernel cannot name it (another pid namespace); the pidfd is the taker's to close."""
+    """``pid`` is None where the kernel cannot name it (another pid namespace).
+
+    The taker closes ``pidfd``.
+    """
 
     pid: int | None
     uid: int

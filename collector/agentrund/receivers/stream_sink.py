@@ -12,6 +12,10 @@ from agentrund.receivers.peer import Peer
 class StreamConnection(Protocol):
     """The sink's hold on a connection."""
 
+    @property
+    def stalled(self) -> bool:
+        """Whether reading waits for storage to come back."""
+
     def send(self, data: bytes) -> None:
         """Send whole lines; never blocks, never raises."""
 

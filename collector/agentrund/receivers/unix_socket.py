@@ -16,6 +16,7 @@ from typing import Final
 import orjson
 
 from agentrund.model.errors import Rejected, Unavailable
+from agentrund.model.event import Json
 from agentrund.receivers.decode.jsonl import decode
 from agentrund.receivers.line_splitter import TOO_LONG, LineSplitter
 from agentrund.receivers.peer import peer_of
@@ -89,6 +90,7 @@ class Connection:
         self._ack_due = False
         self._reading = False
         self._stalled = False
+        self._told_storage = False
         self._open = True
         try:
             self._session: StreamSession = sink.connect(peer_of(sock), self)
@@ -99,6 +101,11 @@ class Connection:
             return
         door.connections.add(self)
         self._read_on()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether reading waits for storage."""
+        return self._stalled
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -154,22 +161,26 @@ class Connection:
         except Unavailable as error:
             self._stall(error)
             return
+        self._told_storage = False
         self._send_ack()
 
     def _take_line(self, line: bytes | None) -> None:
         try:
-            if line is TOO_LONG:
-                raise Rejected("line_too_long", f"a line may have {self._limit} bytes; it was skipped")
-            self._session.frame(decode(line))
+            if line is not TOO_LONG:
+                self._session.frame(decode(line))
+                return
+            refusal = Rejected("line_too_long", f"a line may have {self._limit} bytes; it was skipped")
         except Rejected as error:
-            self._session.refused(error)
-            self._send_error(error)
+            refusal = error
+        self._session.refused(refusal)
+        self._send_error(refusal)
 
     def _stall(self, error: Unavailable) -> None:
         """Storage fails: tell the sender once, acknowledge nothing, and read no more until it is back."""
-        if not self._stalled:
-            self._stalled = True
-            self._read_off()
+        self._stalled = True
+        self._read_off()
+        if not self._told_storage:
+            self._told_storage = True
             self._send_error(Rejected("storage", error.message))
 
     def resume(self) -> None:
@@ -183,7 +194,7 @@ class Connection:
     # -- out --------------------------------------------------------------------------------------
 
     def _send_error(self, error: Rejected) -> None:
-        frame = {"op": "error", "code": error.code, "message": error.message}
+        frame: Json = {"op": "error", "code": error.code, "message": error.message}
         if error.n is not None:
             frame["n"] = error.n
         self.send(orjson.dumps(frame) + b"\n")

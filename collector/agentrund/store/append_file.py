@@ -45,6 +45,11 @@ class AppendFile:
         with self._folder() as folder:
             return folder.open_append(self._name)
 
+    @property
+    def modified(self) -> float:
+        """When it was last written, epoch seconds."""
+        return os.fstat(self._fd()).st_mtime
+
     def add(self, data: bytes) -> None:
         """Queue whole lines for the next ``commit``."""
         self._queue.append(data)
@@ -77,21 +82,24 @@ class AppendFile:
         """A second descriptor of the file, for syncing it elsewhere; the caller closes it."""
         return os.dup(self._fd())
 
+    def whole_lines(self) -> int:
+        """Bytes up to and with the last newline: what follows is a torn tail."""
+        fd = self._fd()
+        end = self.size
+        while end > 0:
+            start = max(0, end - _CHUNK)
+            newline = os.pread(fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
     def repair_tail(self, quarantine: Quarantine) -> int:
         """Cut back to the last newline; what is cut goes to ``quarantine``. Returns the bytes cut."""
-        fd = self._fd()
-        good = self.size
-        while good > 0:
-            start = max(0, good - _CHUNK)
-            chunk = os.pread(fd, good - start, start)
-            newline = chunk.rfind(b"\n")
-            if newline >= 0:
-                good = start + newline + 1
-                break
-            good = start
+        good = self.whole_lines()
         torn = self.size - good
         if torn:
-            quarantine(self._name, os.pread(fd, torn, good))
+            quarantine(self._name, os.pread(self._fd(), torn, good))
             self.truncate(good)
         return torn
 

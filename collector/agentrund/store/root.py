@@ -31,6 +31,7 @@ class Root:
     @classmethod
     def open(cls, path: Path, owner: dict[str, Any]) -> Self:
         """Open ``path``, make what is missing, and take the lock. Raises Unavailable where it is held."""
+        path = path.absolute()
         folder = Folder.root(path)
         state = folder.make(layout.STATE)
         lock = RootLock(state, owner)
@@ -53,6 +54,10 @@ class Root:
         """The files of a run that is there. Raises FileNotFoundError."""
         self._runs.sub(run_id).close()
         return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files)
+
+    def run_path(self, run_id: str) -> str:
+        """The absolute path of a run's folder."""
+        return f"{self.folder.path}/{layout.run_dir(run_id)}"
 
     def run_ids(self) -> list[str]:
         """All run folders, oldest first."""

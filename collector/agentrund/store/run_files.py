@@ -6,6 +6,7 @@ Order of writing: blob, trace line, acknowledgement; the transcript right after.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -17,6 +18,9 @@ from agentrund.store.folder import Folder
 from agentrund.store.open_files import OpenFiles
 
 _READ: Final = 1 << 18
+_HEAD: Final = 300
+"""Bytes in which a line of ours names its type."""
+_ARRIVAL: Final = re.compile(rb'"type":"(?:run\.start|run\.resume|source\.join)"')
 
 
 class RunFiles:
@@ -29,7 +33,8 @@ class RunFiles:
         self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files)
         self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files)
         self.blobs = BlobStore(folder)
-        self._unsynced = False
+        self.unsynced = False
+        self.sync_failed: str | None = None
 
     def repair(self, quarantine: Quarantine) -> int:
         """Cut torn tails off the trace; must come before the first append. Returns the bytes cut."""
@@ -39,7 +44,7 @@ class RunFiles:
         """Write the queued trace lines. Raises Unavailable with nothing lost."""
         if self.trace.pending:
             self.trace.commit()
-            self._unsynced = True
+            self.unsynced = True
 
     def records(self, limit: int | None = None) -> Iterator[Record]:
         """Every record in the first ``limit`` bytes (all) of the trace, read in constant memory.
@@ -56,6 +61,20 @@ class RunFiles:
                     return
                 yield trace_jsonl.decode(line, path=path, offset=offset)
                 offset += len(line)
+
+    def sources(self) -> list[str]:
+        """Ids of the sources that ever arrived, found without reading the other lines' payloads."""
+        with self.folder() as folder:
+            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
+        found: dict[str, None] = {}
+        with open(fd, "rb", buffering=_READ) as file:  # noqa: PTH123
+            for line in file:
+                if _ARRIVAL.search(line, 0, _HEAD) is None or not line.endswith(b"\n"):
+                    continue
+                source = trace_jsonl.decode(line).payload.get("source")
+                if isinstance(source, str):
+                    found[source] = None
+        return list(found)
 
     def settle_logs(self, rendered: Iterator[bytes]) -> None:
         """Make agent.logs exactly ``rendered``: keep what agrees, cut where it stops, append the rest."""
@@ -79,9 +98,9 @@ class RunFiles:
 
     def take_unsynced(self) -> list[int]:
         """Descriptors with data that no fdatasync has covered yet; the caller syncs and closes them."""
-        if not self._unsynced:
+        if not self.unsynced:
             return []
-        self._unsynced = False
+        self.unsynced = False
         return [*self.blobs.take_unsynced(), self.trace.dup()]
 
     def write(self, name: str, data: bytes) -> None:

@@ -1,0 +1,70 @@
+"""``agentrund serve``: take the root and the socket, run the collector until a signal, leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import Final
+
+import uvloop
+
+from agentrund.service import places
+from agentrund.service.collector import Collector
+from agentrund.service.config import Settings
+from agentrund.service.listener import Listener
+from agentrund.store.root import Root
+
+log: Final = logging.getLogger(__name__)
+
+LEAVE_AT_ONCE: Final = 130
+"""Exit code after a second signal: interrupted."""
+
+
+def serve(settings: Settings) -> int:
+    """Run a collector until a signal ends it; returns the exit code. Raises Unavailable, UsageError."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # A file-size limit must show as an error of the write, like a full disk.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    os.umask(0o077)
+    uvloop.run(_serve(settings))
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    path = places.listen_socket(settings.socket, os.environ)
+    root = Root.open(settings.root, {"pid": os.getpid(), "socket": str(path)})
+    try:
+        listener = Listener(path)
+        try:
+            collector = Collector(settings, root, listener)
+            stop = _stop_on_signal()
+            try:
+                await collector.start()
+                await stop.wait()
+            finally:
+                await collector.stop()
+        finally:
+            listener.close()
+    finally:
+        root.close()
+
+
+def _stop_on_signal() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second leaves at once."""
+    stop = asyncio.Event()
+
+    def received() -> None:
+        if stop.is_set():
+            os._exit(LEAVE_AT_ONCE)
+        log.info("stopping")
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received)
+    return stop

@@ -1,0 +1,81 @@
+"""Deriving a finished run's files off the loop, one run at a time, in the order they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from agentrund.finalise.finaliser import finalise
+from agentrund.formats.index import Row
+from agentrund.model.errors import Damaged, Unavailable
+from agentrund.store.run_files import RunFiles
+
+log: Final = logging.getLogger(__name__)
+
+LATE_DELAY_S: Final = 0.5
+"""Late events tend to come in bunches: the files are made again once for all of them."""
+
+RETRY_S: Final = 1.0
+"""Between two tries while the disk refuses."""
+
+Done = Callable[[str, Row], None]
+"""Called on the loop with the run's id and its index row."""
+
+
+class Finalising:
+    """One worker thread; a run that changes while its files are made is done once more after that."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="finalise")
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._again: dict[str, RunFiles] = {}
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def submit(self, run_id: str, files: RunFiles) -> None:
+        """Derive the files of a run soon."""
+        if run_id in self._running:
+            self._again[run_id] = files
+            return
+        self._running[run_id] = asyncio.get_running_loop().create_task(self._work(run_id, files))
+
+    async def _work(self, run_id: str, files: RunFiles) -> None:
+        row = await self._until_done(run_id, files)
+        again = self._again.pop(run_id, None)
+        if again is not None and not self._closing:
+            await asyncio.sleep(LATE_DELAY_S)
+            row = await self._until_done(run_id, again)
+        del self._running[run_id]
+        if run_id in self._again:
+            self.submit(run_id, self._again.pop(run_id))
+        elif row is not None:
+            self._done(run_id, row)
+
+    async def _until_done(self, run_id: str, files: RunFiles) -> Row | None:
+        """The row, once the disk takes the files; None where the trace is damaged, or we are leaving."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                # The trace may grow while it is read; what is there now is whole lines.
+                return await loop.run_in_executor(self._pool, finalise, files, files.trace.size)
+            except Damaged as error:
+                log.error("run %s has no derived files: %s (see `agentrund verify`)", run_id, error)  # noqa: TRY400
+                return None
+            except (OSError, Unavailable) as error:
+                log.warning("run %s: derived files have to wait: %s", run_id, error)
+            if self._closing:
+                return None
+            await asyncio.sleep(RETRY_S)
+
+    async def close(self) -> None:
+        """Finish what is under way; what the disk refuses now is made at the next start."""
+        self._closing = True
+        while self._running:
+            await asyncio.wait(list(self._running.values()))
+        self._pool.shutdown()

@@ -1,0 +1,48 @@
+"""Which run a source belongs to: while the run is open, and for an hour after it ended.
+
+A source that says hello again within that time goes back to its own run and attempt; what it still has
+to say is late, and never a resume.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REMEMBER_S: Final = 3600.0
+
+
+class KnownSources:
+    """Source ids to run ids. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._run_of: dict[str, str] = {}
+        self._ended: dict[str, tuple[float, list[str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._run_of)
+
+    def add(self, source: str, run_id: str) -> None:
+        """A source has a place in a run."""
+        self._run_of[source] = run_id
+
+    def run_of(self, source: str) -> str | None:
+        """The run a source belongs to."""
+        return self._run_of.get(source)
+
+    def ended(self, run_id: str, sources: list[str], now: float) -> None:
+        """A run has ended: its sources are remembered for an hour from ``now``."""
+        self._ended[run_id] = (now, sources)
+
+    def reopened(self, run_id: str) -> None:
+        """A run has been resumed: its sources stay."""
+        self._ended.pop(run_id, None)
+
+    def expire(self, now: float) -> None:
+        """Forget the sources of runs that ended more than an hour ago."""
+        for run_id, (ended, sources) in list(self._ended.items()):
+            if now - ended <= REMEMBER_S:
+                break  # in the order of their ends
+            del self._ended[run_id]
+            for source in sources:
+                if self._run_of.get(source) == run_id:
+                    del self._run_of[source]

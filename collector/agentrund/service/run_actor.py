@@ -1,0 +1,191 @@
+"""One run at work: the machine decides, the files follow, the transcript comes right after.
+
+Order per read of a sender: payloads are made fit to store, numbered, queued as trace lines, written with
+one call, acknowledged; agent.logs is rendered in short batches after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+from agentrund.formats import trace_jsonl
+from agentrund.formats.agent_logs import LogRenderer
+from agentrund.formats.spill import spill
+from agentrund.model.errors import Unavailable
+from agentrund.model.event import Event, Json
+from agentrund.model.run_state import Change, RunState
+from agentrund.model.source import Arrival
+from agentrund.sequencer.run import RunMachine, Step
+from agentrund.service.clock import Clock
+from agentrund.store.append_file import Quarantine
+from agentrund.store.run_files import RunFiles
+
+log: Final = logging.getLogger(__name__)
+
+LOG_DELAY_S: Final = 0.02
+"""agent.logs may lag by 200 ms; a tenth of that leaves room on a loaded machine."""
+LOG_BATCH: Final = 2000
+"""Records rendered at once at most, so that nobody else waits longer than about 10 ms."""
+_SETTLE_BYTES: Final = 1 << 16
+
+
+class RunObserver(Protocol):
+    """Who is told what happened to a run once it is in the file."""
+
+    def run_changed(self, actor: RunActor, change: str) -> None:
+        """An attempt was opened, ended or crashed, or a late event came."""
+
+
+class RunActor:
+    """The single writer of one run."""
+
+    def __init__(
+        self, files: RunFiles, state: RunState, clock: Clock, blob_max_bytes: int, observer: RunObserver
+    ) -> None:
+        self.files = files
+        self.machine = RunMachine(state, clock.iso)
+        self._clock = clock
+        self._blob_max = blob_max_bytes
+        self._observer = observer
+        self._renderer = LogRenderer()
+        self._unrendered: list[Step] = []
+        self._changes: list[str] = []
+        self._logs_due: asyncio.TimerHandle | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.files.run_id
+
+    @property
+    def state(self) -> RunState:
+        """What the run's records say."""
+        return self.machine.state
+
+    # -- coming back ------------------------------------------------------------------------------
+
+    def recover(self, quarantine: Quarantine) -> None:
+        """Replay the trace into this (fresh) actor, after cutting a torn tail; complete agent.logs.
+
+        Raises Damaged where the trace holds something else than records.
+        """
+        torn = self.files.repair(quarantine)
+        if torn:
+            log.warning("run %s: %d bytes of a torn line moved to quarantine", self.run_id, torn)
+        self.files.settle_logs(self._replay())
+
+    def _replay(self) -> Iterator[bytes]:
+        batch: list[bytes] = []
+        size = 0
+        for record in self.files.records():
+            piece = self._renderer.render(record, self.state.apply(record), self.state)
+            batch.append(piece)
+            size += len(piece)
+            if size >= _SETTLE_BYTES:
+                yield b"".join(batch)
+                batch, size = [], 0
+        yield b"".join(batch)
+
+    # -- inputs -----------------------------------------------------------------------------------
+
+    def arrive(self, who: Arrival) -> None:
+        """A source takes its place. Raises OSError where its metadata cannot be stored."""
+        who.metadata = self._fit(who.metadata)
+        self._perform(self.machine.arrive(who, self._clock.now()))
+
+    def feed(self, source: str, event: Event) -> None:
+        """An event of a source. Raises Unavailable, with nothing changed, where a blob cannot be stored."""
+        raw = event.raw
+        # A string is never longer than the JSON it came in: most payloads need no look inside.
+        if raw is None or len(raw) > self._blob_max:
+            payload = self._fit(event.payload)
+            if payload != event.payload:
+                event.payload, event.raw = payload, None
+        self._perform(self.machine.feed(source, event, self._clock.now()))
+
+    def refuse(self, source: str, code: str, message: str, n: int | None) -> None:
+        """A frame of a source was refused."""
+        self._perform(self.machine.refuse(source, code, message, n, self._clock.now()))
+
+    def lost(self, source: str, last: int) -> None:
+        """A source's events up to ``last`` will never come."""
+        self._perform(self.machine.lost(source, last, self._clock.now()))
+
+    def leave(
+        self, source: str, cause: str, *, extra_open: Iterable[Json] = (), linger: bool = False
+    ) -> None:
+        """A source ends."""
+        self._perform(
+            self.machine.leave(source, cause, self._clock.now(), extra_open=extra_open, linger=linger)
+        )
+
+    def finish(self, status: str | None, cause: str, ts: float | None = None) -> None:
+        """The collector ends the run."""
+        self._perform(self.machine.finish(status, cause, ts if ts is not None else self._clock.now()))
+
+    def _fit(self, payload: Json) -> Json:
+        """A payload as it may reach the disk: long strings in blobs. Redaction belongs before this line."""
+        try:
+            return spill(payload, self._blob_max, self.files.blobs.put)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write a blob of {self.run_id}: {error.strerror}",
+                hint="free space or repair the disk",
+            ) from error
+
+    # -- effects ----------------------------------------------------------------------------------
+
+    def _perform(self, steps: list[Step]) -> None:
+        for step in steps:
+            self.files.trace.add(trace_jsonl.encode(step.record))
+            self._unrendered.append(step)
+            if step.change is not None:
+                self._changes.append(step.change)
+
+    def commit(self) -> None:
+        """Write what is queued; what is acknowledged after this survives us. Raises Unavailable."""
+        self.files.commit()
+        if self._changes:
+            self._announce()
+        if self._unrendered and self._logs_due is None:
+            self._logs_due = asyncio.get_running_loop().call_later(LOG_DELAY_S, self._render_due)
+
+    def _announce(self) -> None:
+        changes, self._changes = self._changes, []
+        if Change.ENDED in changes or Change.CRASHED in changes:
+            self.render_logs()
+        for change in changes:
+            self._observer.run_changed(self, change)
+
+    def _render_due(self) -> None:
+        self._logs_due = None
+        self._render(LOG_BATCH)
+        if self._unrendered:
+            self._logs_due = asyncio.get_running_loop().call_later(0, self._render_due)
+
+    def render_logs(self) -> None:
+        """Bring agent.logs up to the trace."""
+        self._render(len(self._unrendered))
+
+    def _render(self, count: int) -> None:
+        steps, self._unrendered = self._unrendered[:count], self._unrendered[count:]
+        render, state = self._renderer.render, self.state
+        logs = self.files.logs
+        for step in steps:
+            logs.add(render(step.record, step.change, state))
+        try:
+            logs.commit()
+        except Unavailable as error:
+            # The trace has it all; what is queued goes out with the next batch.
+            log.warning("run %s: agent.logs lags: %s", self.run_id, error.message)
+
+    def close(self) -> None:
+        """Complete the transcript and close the files."""
+        if self._logs_due is not None:
+            self._logs_due.cancel()
+            self._logs_due = None
+        self.render_logs()
+        self.files.close()

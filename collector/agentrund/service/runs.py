@@ -1,0 +1,294 @@
+"""All runs of a root: which are open, where an arrival belongs, and what follows when a run changes.
+
+The rules of the stream protocol ("Which run a hello lands in") stand in ``place``.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from agentrund.formats import index as index_rows
+from agentrund.formats import layout, meta
+from agentrund.model.errors import Damaged, Rejected, Unavailable
+from agentrund.model.ids import is_run_id, run_id_at
+from agentrund.model.run_state import Change, RunState
+from agentrund.model.source import Arrival
+from agentrund.service.chores import Chores
+from agentrund.service.clock import Clock
+from agentrund.service.finalising import Finalising
+from agentrund.service.known_sources import REMEMBER_S, KnownSources
+from agentrund.service.run_actor import RunActor
+from agentrund.store.index_file import IndexFile
+from agentrund.store.root import Root
+
+log: Final = logging.getLogger(__name__)
+
+_ID_BASES: Final = 0x8000
+"""Ids of one second start at a random number below this, and count up from there."""
+_WARN_EVERY_S: Final = 60.0
+_RECENT_MAX: Final = 2000
+"""Newest runs looked at after a start for sources that may still have something to say."""
+
+
+class Runs:
+    """The open runs, and the door to the closed ones."""
+
+    def __init__(self, root: Root, index: IndexFile, clock: Clock, blob_max_bytes: int) -> None:
+        self.root = root
+        self.index = index
+        self.clock = clock
+        self.chores = Chores()
+        self.known = KnownSources()
+        self.finalising = Finalising(self._finalised)
+        self.on_closed: Callable[[RunActor], None] = lambda _actor: None
+        self._blob_max = blob_max_bytes
+        self._actors: dict[str, RunActor] = {}
+        self._sessions: dict[str, str] = {}
+        self._blocked: set[RunActor] = set()
+        self._last_second = 0
+        self._last_number = 0
+        self._warned_at: float | None = None
+        self.last_error: str | None = None
+
+    # -- looking up -------------------------------------------------------------------------------
+
+    def open_actors(self) -> list[RunActor]:
+        """Runs with an attempt under way."""
+        return [actor for actor in self._actors.values() if actor.state.is_open]
+
+    def actors(self) -> list[RunActor]:
+        """Every run at hand."""
+        return list(self._actors.values())
+
+    @property
+    def blocked(self) -> int:
+        """Runs with lines that storage refuses at the moment."""
+        return len(self._blocked)
+
+    def actor(self, run_id: str) -> RunActor:
+        """The actor of a run, replayed from its trace where it is not at hand. Raises Unavailable."""
+        actor = self._actors.get(run_id)
+        if actor is None:
+            actor = self._load(run_id)
+            self._actors[run_id] = actor
+        return actor
+
+    def resident(self, run_id: str) -> RunActor | None:
+        """The actor of a run that is at hand."""
+        return self._actors.get(run_id)
+
+    def open_run_of_session(self, session_id: str) -> str | None:
+        """The open run of a session."""
+        return self._sessions.get(session_id)
+
+    def target(self, source: str, run_id: str | None, session_id: str | None) -> str | None:
+        """The existing run an arrival belongs to, None for a new one. Raises Rejected (``unknown_run``)."""
+        known = self.known.run_of(source)
+        if known is not None:
+            return known
+        if run_id is not None:
+            if not self.root.has_run(run_id):
+                raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
+            return run_id
+        if session_id is not None:
+            return self._sessions.get(session_id) or self.root.session_run(session_id)
+        return None
+
+    # -- arrivals ---------------------------------------------------------------------------------
+
+    def place(self, who: Arrival, target: str | None) -> RunActor:
+        """Give an arrival its place in an existing run, or (None) in a new one; stored when this returns.
+
+        Raises Unavailable where storage refuses.
+        """
+        actor = self._new_run(who) if target is None else self.actor(target)
+        state = actor.state
+        known = state.sources.get(who.source)
+        current = state.attempt
+        if known is not None and (current is None or known.attempt != current.n or not state.is_open):
+            return actor  # of an attempt that has ended: whatever it says is late
+        actor.arrive(who)
+        self.known.add(who.source, actor.run_id)
+        self.commit(actor)
+        return actor
+
+    def _new_run(self, who: Arrival) -> RunActor:
+        while True:
+            run_id = self._next_id(who.ts)
+            state = RunState(run_id)
+            row = index_rows.starting_row(
+                run_id, who.session_id, self.clock.iso(self.clock.now()), who.metadata
+            )
+            try:
+                self.index.put(row)
+                files = self.root.new_run(run_id)
+            except FileExistsError:
+                self.index.blank(run_id)
+                continue
+            except OSError as error:
+                self.chores.do(f"index row of {run_id}", partial(self.index.blank, run_id))
+                raise Unavailable(
+                    f"cannot make run {run_id}: {error.strerror}", hint="free space or repair the disk"
+                ) from error
+            actor = RunActor(files, state, self.clock, self._blob_max, self)
+            self._actors[run_id] = actor
+            return actor
+
+    def _next_id(self, ts: float | None) -> str:
+        now = self.clock.now() if ts is None else ts
+        second = max(int(now), self._last_second)
+        if second != self._last_second:
+            self._last_second, self._last_number = second, secrets.randbelow(_ID_BASES)
+        else:
+            self._last_number += 1
+        return run_id_at(second, self._last_number)
+
+    # -- storing ----------------------------------------------------------------------------------
+
+    def commit(self, actor: RunActor) -> None:
+        """Write what a run has queued. Raises Unavailable; it is then tried again by ``retry``."""
+        try:
+            actor.commit()
+        except Unavailable as error:
+            self._blocked.add(actor)
+            self._warn(error)
+            raise
+        self._blocked.discard(actor)
+
+    def commit_quietly(self, actor: RunActor) -> None:
+        """As ``commit``, for what nobody waits for: a failure is left to ``retry``."""
+        try:
+            self.commit(actor)
+        except Unavailable:
+            return
+
+    def retry(self) -> bool:
+        """Try again what storage refused; True when nothing is left waiting."""
+        for actor in list(self._blocked):
+            self.commit_quietly(actor)
+        self.chores.retry()
+        return not self._blocked
+
+    def _warn(self, error: Unavailable) -> None:
+        self.last_error = error.message
+        now = self.clock.monotonic()
+        if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
+            self._warned_at = now
+            log.warning("storage refuses: %s; senders wait (said once a minute)", error.message)
+
+    # -- what follows -----------------------------------------------------------------------------
+
+    def run_changed(self, actor: RunActor, change: str) -> None:
+        """An attempt was opened, ended or crashed, or a late event came; it is in the trace already."""
+        state, run_id = actor.state, actor.run_id
+        if change == Change.OPENED:
+            if state.session_id is not None:
+                self._sessions[state.session_id] = run_id
+            self.known.reopened(run_id)
+            self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
+            return
+        if change in (Change.ENDED, Change.CRASHED):
+            if self._sessions.get(state.session_id or "") == run_id:
+                del self._sessions[state.session_id or ""]
+            self.known.ended(run_id, list(state.sources), self.clock.monotonic())
+            self.on_closed(actor)
+        if not state.is_open:
+            self.finalising.submit(run_id, actor.files)
+
+    def _announce(self, actor: RunActor) -> None:
+        """Row, links and metadata of an attempt that has just begun."""
+        state = actor.state
+        attempt = state.attempt
+        if attempt is None or not state.is_open:
+            return
+        if attempt.n > 1:
+            self.index.put(index_rows.running_row(state))
+        actor.files.write(layout.META, meta.encode(state))
+        self.root.point(actor.run_id, state.session_id)
+
+    def _finalised(self, run_id: str, row: index_rows.Row | None) -> None:
+        """The derived files of a run are there (``row`` None: the disk refused them)."""
+        actor = self._actors.get(run_id)
+        if actor is None:
+            return
+        if row is None:
+            self.chores.do(f"derived files of {run_id}", lambda: self.finalising.submit(run_id, actor.files))
+            return
+        if actor.state.is_open:
+            return  # resumed meanwhile: the row says running, and this is done again at its end
+        self.chores.do(f"index row of {run_id}", lambda: self.index.put(row))
+        self.index.forget(run_id)
+        if actor not in self._blocked:
+            del self._actors[run_id]
+            actor.close()
+
+    # -- coming back ------------------------------------------------------------------------------
+
+    def _load(self, run_id: str) -> RunActor:
+        try:
+            files = self.root.run(run_id)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot open run {run_id}: {error.strerror}", hint="look at its folder"
+            ) from error
+        actor = RunActor(files, RunState(run_id), self.clock, self._blob_max, self)
+        actor.recover(lambda name, data: self.root.quarantine(run_id, name, data))
+        return actor
+
+    def recover(self) -> list[RunActor]:
+        """Bring back the runs the index calls running; returns those with an attempt under way."""
+        open_again = []
+        for run_id in self.index.running():
+            if not is_run_id(run_id) or not self.root.has_run(run_id):
+                self.index.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
+                continue
+            try:
+                actor = self.actor(run_id)
+            except Damaged as error:
+                log.error("run %s stays as it is: %s (see `agentrund verify`)", run_id, error)  # noqa: TRY400
+                continue
+            state = actor.state
+            if state.attempt is None:
+                self.index.blank(run_id)
+                del self._actors[run_id]
+                continue
+            for source in state.sources:
+                self.known.add(source, run_id)
+            if not state.is_open:
+                self.run_changed(actor, Change.ENDED)
+                continue
+            if state.session_id is not None:
+                self._sessions[state.session_id] = run_id
+            self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
+            open_again.append(actor)
+        self._remember_recent()
+        return open_again
+
+    def _remember_recent(self) -> None:
+        """Sources of runs that ended within the last hour: their late events must find them."""
+        since = self.clock.now() - REMEMBER_S
+        for run_id in reversed(self.root.run_ids()[-_RECENT_MAX:]):
+            if run_id in self._actors:
+                continue
+            files = self.root.run(run_id)
+            if files.trace.modified < since:
+                files.close()
+                continue
+            sources = files.sources()
+            for source in sources:
+                self.known.add(source, run_id)
+            self.known.ended(run_id, sources, self.clock.monotonic())
+            files.close()
+
+    async def close(self) -> None:
+        """Write and derive everything that has ended, complete every transcript."""
+        await self.finalising.close()
+        for actor in list(self._actors.values()):
+            self.commit_quietly(actor)
+            actor.close()
+        self.retry()
+        self.index.close()

@@ -1,0 +1,227 @@
+"""One connection's conversation with the collector: hello, events, control frames, ends.
+
+Which run a frame lands in is decided by ``Runs``; who is alive by ``Sources``; this file only speaks
+the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from agentrund.model.errors import Rejected
+from agentrund.model.event import Json
+from agentrund.model.source import Arrival, Identity
+from agentrund.receivers.decode.jsonl import PROTOCOL_VERSION, Control, EventFrame, Frame, Hello
+from agentrund.receivers.stream_sink import StreamConnection
+from agentrund.service.process_watch import describe
+from agentrund.service.run_actor import RunActor
+
+if TYPE_CHECKING:
+    from agentrund.service.stream_service import StreamService
+
+_LOST_MAX: Final = 1 << 53
+
+
+@dataclass(slots=True)
+class Seat:
+    """A source's place in a run, as one connection uses it."""
+
+    source: str
+    run_id: str
+    implicit: bool = False
+    """Opened by an event without hello."""
+    ends_with_connection: bool = False
+    """An implicit seat in a run of its own: the close of the connection is its run.end."""
+
+
+class Session:
+    """The state of one connection. ``peer`` is its process, ``pidfd`` the kernel's handle on it, if any."""
+
+    def __init__(
+        self, service: StreamService, connection: StreamConnection, peer: Identity, pidfd: int | None
+    ) -> None:
+        self._service = service
+        self.connection = connection
+        self.peer = peer
+        self.pidfd = pidfd
+        self._seat: Seat | None = None
+        self._implicit: dict[str, Seat] = {}
+        self._refused_hello = False
+        self._touched: dict[str, RunActor] = {}
+        self._acked = 0
+        self._control: Mapping[str, Callable[[Json], None]] = {
+            "heartbeat": self._heartbeat,
+            "flush": self._flush,
+            "lost": self._lost,
+            "bye": self._bye,
+            "status": self._status,
+            "do": self._do,
+        }
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def frame(self, frame: Frame) -> None:
+        """Take one frame. Raises Rejected or Unavailable."""
+        if isinstance(frame, EventFrame):
+            self._event(frame)
+        elif isinstance(frame, Hello):
+            self._hello(frame)
+        else:
+            self._take_control(frame)
+
+    def _event(self, frame: EventFrame) -> None:
+        seat = self._seat or self._implicit_seat(frame)
+        actor = self._service.runs.actor(seat.run_id)
+        self._touched[seat.run_id] = actor
+        actor.feed(seat.source, frame.event)
+        n = frame.event.n
+        if n is not None and n <= self._acked:
+            self._acked = n - 1  # sent again: its acknowledgement was lost, so it is due once more
+
+    def _hello(self, hello: Hello) -> None:
+        self._refused_hello = True
+        self._seat = None
+        seat, actor = self._service.hello(self, hello)
+        self._refused_hello = False
+        self._seat = seat
+        source = actor.state.sources[seat.source]
+        attempt = next(a for a in actor.state.attempts if a.n == source.attempt)
+        self._acked = source.high_water
+        self.reply(
+            {
+                "op": "welcome",
+                "v": PROTOCOL_VERSION,
+                "run_id": seat.run_id,
+                "dir": self._service.run_dir(seat.run_id),
+                "role": "owner" if attempt.owner == seat.source else "member",
+                "attempt": attempt.n,
+                "resume_seq": attempt.resume_seq,
+                "acked": source.high_water,
+                "heartbeat_s": self._service.heartbeat_s(seat.source),
+                "max_line_bytes": self._service.max_line_bytes,
+            }
+        )
+
+    def _take_control(self, control: Control) -> None:
+        handler = self._control.get(control.op)
+        if handler is None:
+            raise Rejected("unknown_op", f"unknown op {control.op[:64]!r}")
+        handler(control.args)
+
+    # -- senders without hello --------------------------------------------------------------------
+
+    def _implicit_seat(self, frame: EventFrame) -> Seat:
+        """A place for an event whose sender has not said hello."""
+        if self._refused_hello:
+            raise Rejected("bad_frame", "hello was refused; say hello first", n=frame.event.n)
+        key = f"r{frame.run_id}" if frame.run_id is not None else f"s{frame.session_id or ''}"
+        seat = self._implicit.get(key)
+        if seat is None:
+            who = Arrival(
+                self._service.next_source_id(self.peer),
+                self.peer,
+                session_id=frame.session_id or None,
+                metadata={} if self.peer.pid is None else describe(self.peer.pid),
+            )
+            seat = self._service.seat(self, who, frame.run_id or None)
+            seat.implicit = True
+            seat.ends_with_connection = not frame.run_id and not frame.session_id
+            self._implicit[key] = seat
+        return seat
+
+    # -- control frames ---------------------------------------------------------------------------
+
+    def _hello_seat(self) -> Seat:
+        if self._seat is None:
+            raise Rejected("bad_frame", "say hello first")
+        return self._seat
+
+    def _heartbeat(self, _args: Json) -> None:
+        self._hello_seat()  # every read is a sign of life; see commit
+
+    def _lost(self, args: Json) -> None:
+        seat = self._hello_seat()
+        first, last = _counter(args.get("from")), _counter(args.get("to"))
+        if first is None or last is None or last < first:
+            raise Rejected("bad_frame", "lost needs integers from 1, from <= to")
+        actor = self._service.runs.actor(seat.run_id)
+        self._touched[seat.run_id] = actor
+        actor.lost(seat.source, last)
+
+    def _bye(self, _args: Json) -> None:
+        seat = self._hello_seat()
+        self._service.leave(seat, "bye")
+
+    def _flush(self, args: Json) -> None:
+        seat, number = self._hello_seat(), args.get("id")
+        self.commit()
+        actor = self._service.runs.actor(seat.run_id)
+        n = actor.state.sources[seat.source].high_water
+        self._service.sync(
+            actor, lambda: self.reply({"op": "flushed", "id": number, "n": n}), self._storage_failed
+        )
+
+    def _storage_failed(self, message: str) -> None:
+        self.reply({"op": "error", "code": "storage", "message": message})
+
+    def _status(self, _args: Json) -> None:
+        self.reply({"op": "status", **self._service.status()})
+
+    def _do(self, args: Json) -> None:
+        self._service.do(self, args)
+
+    # -- the end of a read, and of the connection -------------------------------------------------
+
+    def refused(self, error: Rejected) -> None:
+        """Leave a mark of a refusal in the run, where there is one."""
+        seat = self._seat or next(iter(self._implicit.values()), None)
+        if seat is not None and error.code != "unknown_op":
+            actor = self._service.runs.actor(seat.run_id)
+            self._touched[seat.run_id] = actor
+            actor.refuse(seat.source, error.code, error.message, error.n)
+
+    def commit(self) -> None:
+        """Store what this read brought. Raises Unavailable."""
+        if self._seat is not None:
+            self._service.heard(self._seat.source)
+        for actor in self._touched.values():
+            self._service.runs.commit(actor)
+        self._touched.clear()
+
+    def ack(self) -> bytes | None:
+        """The cumulative acknowledgement of the hello's source, where it has moved."""
+        seat = self._seat
+        if seat is None:
+            return None
+        actor = self._service.runs.resident(seat.run_id)
+        if actor is None:
+            return None
+        state = actor.state
+        n = state.sources[seat.source].high_water
+        if n <= self._acked:
+            return None
+        self._acked = n
+        return b'{"op":"ack","n":%d,"seq":%d}\n' % (n, state.last_seq)
+
+    def reply(self, frame: Json) -> None:
+        """Send one frame."""
+        self.connection.send(orjson.dumps(frame) + b"\n")
+
+    def closed(self, *, clean: bool) -> None:
+        """The connection is gone. A source that said hello lives on with its process."""
+        self._service.disconnected(self)
+        if not clean:
+            return
+        for seat in self._implicit.values():
+            self._service.implicit_end(seat)
+
+
+def _counter(value: object) -> int | None:
+    """A sender's counter, None where it is none."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LOST_MAX:
+        return value
+    return None

@@ -1,0 +1,138 @@
+"""index.jsonl in place: one padded slot a run, rewritten with one write however many runs there are.
+
+The row is appended, saying ``running``, before the run's folder is made, so the runs that were open at a
+crash are the rows that still say so; no other state is needed to find them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from agentrund.formats import index, layout
+from agentrund.model.event import Json
+from agentrund.store.folder import Folder, write_all
+
+Slot = tuple[int, int]
+"""Offset and length in bytes, newline included."""
+
+_RUNNING: Final = b'"status":"running"'
+
+
+class IndexFile:
+    """The index of a root. One process writes it: the holder of the root's lock."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Open it. Raises Damaged where it does not consist of whole rows: then build it again."""
+        self._folder = folder
+        self._fd = folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
+        self._end = os.fstat(self._fd).st_size
+        self._slots: dict[str, Slot] = {}
+        self._cut_torn_tail()
+
+    def _cut_torn_tail(self) -> None:
+        """A row that was being appended at a kill: its run's folder had not been made yet."""
+        if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
+            tail = os.pread(self._fd, min(self._end, 1 << 20), max(0, self._end - (1 << 20)))
+            self._end -= len(tail) - (tail.rfind(b"\n") + 1)
+            os.ftruncate(self._fd, self._end)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def rows(self) -> Iterator[tuple[Slot, Json]]:
+        """Every row with its slot, blanked ones left out. Raises Damaged."""
+        offset = 0
+        with open(os.dup(self._fd), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.seek(0)
+            for line in file:
+                row = index.parse_line(line, path=layout.INDEX, offset=offset)
+                if row is not None:
+                    yield (offset, len(line)), row
+                offset += len(line)
+
+    def check(self) -> int:
+        """Read every row; returns how many there are. Raises Damaged at the first that is none."""
+        return sum(1 for _ in self.rows())
+
+    def running(self) -> list[str]:
+        """Runs whose row says ``running``. Raises Damaged where such a row cannot be read."""
+        found = []
+        for slot, line in self._lines_with(_RUNNING):
+            row = index.parse_line(line, path=layout.INDEX, offset=slot[0])
+            if row is not None and row.get("status") == "running":
+                run_id = str(row["run_id"])
+                self._slots[run_id] = slot
+                found.append(run_id)
+        return found
+
+    def put(self, row: Json) -> None:
+        """Set a run's row: in its slot, or appended where it has none or has outgrown it. Raises OSError."""
+        run_id = str(row["run_id"])
+        slot = self._slots.get(run_id) or self._find(run_id)
+        if slot is not None:
+            try:
+                data = index.encode_row(row, slot[1])
+            except ValueError:
+                self._append(row)
+                self._pwrite(b" " * (slot[1] - 1) + b"\n", slot[0])
+                return
+            self._pwrite(data, slot[0])
+            self._slots[run_id] = slot
+            return
+        self._append(row)
+
+    def blank(self, run_id: str) -> None:
+        """Take a run's row out."""
+        slot = self._slots.pop(run_id, None) or self._find(run_id)
+        if slot is not None:
+            self._pwrite(b" " * (slot[1] - 1) + b"\n", slot[0])
+
+    def forget(self, run_id: str) -> None:
+        """A run has ended: its slot is looked up again if it is ever needed."""
+        self._slots.pop(run_id, None)
+
+    def _append(self, row: Json) -> None:
+        size = index.slot_size(row)
+        try:
+            self._pwrite(index.encode_row(row, size), self._end)
+        except OSError:
+            os.ftruncate(self._fd, self._end)
+            raise
+        self._slots[str(row["run_id"])] = (self._end, size)
+        self._end += size
+
+    def _pwrite(self, data: bytes, offset: int) -> None:
+        os.lseek(self._fd, offset, os.SEEK_SET)
+        write_all(self._fd, data)
+
+    def _find(self, run_id: str) -> Slot | None:
+        """The last row of a run: a scan at memory speed, needed only when an old run is resumed."""
+        last = None
+        for slot, _line in self._lines_with(b'"run_id":"%b"' % run_id.encode()):
+            last = slot
+        return last
+
+    def _lines_with(self, needle: bytes) -> Iterator[tuple[Slot, bytes]]:
+        if not self._end:
+            return
+        with mmap.mmap(self._fd, self._end, access=mmap.ACCESS_READ) as data:
+            at = data.find(needle)
+            while at >= 0:
+                start = data.rfind(b"\n", 0, at) + 1
+                end = data.find(b"\n", at) + 1
+                yield (start, end - start), data[start:end]
+                at = data.find(needle, end)
+
+
+def rebuild(folder: Folder, rows: Callable[[], Iterator[Json]]) -> None:
+    """Write the whole index anew from ``rows``, then put it in the old one's place."""
+    temporary = f".{layout.INDEX}.new"
+    folder.remove(temporary)
+    fd = folder.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+        file.writelines(index.encode_row(row, index.slot_size(row)) for row in rows())
+    os.rename(temporary, layout.INDEX, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
