@@ -24,6 +24,12 @@ CRASHED: Final = "crashed"
 
 CLEAN_CAUSES: Final = frozenset({"bye", "run.end"})
 
+_NOT_METADATA: Final = frozenset(
+    {*kinds.IDENTITY_KEYS, "pid_from", "door", "session_id", "attempt", "resume_seq", "reason"}
+)
+"""Keys of ``run.start`` and ``run.resume`` that are the collector's, not the owner's."""
+_LARGEST: Final = 1e300
+
 
 @dataclass(slots=True)
 class SourceState:
@@ -109,6 +115,8 @@ class RunState:
     run_id: str
     last_seq: int = 0
     session_id: str | None = None
+    metadata: Json = field(default_factory=dict)
+    """What the runs' owners said of themselves; an attempt that leaves a key out keeps the earlier value."""
     attempts: list[Attempt] = field(default_factory=list)
     sources: dict[str, SourceState] = field(default_factory=dict)
     open: dict[tuple[str, str], OpenStep] = field(default_factory=dict)
@@ -184,6 +192,11 @@ class RunState:
         session = record.payload.get("session_id")
         if isinstance(session, str) and self.session_id is None:
             self.session_id = session
+        self.metadata.update(
+            (key, value)
+            for key, value in record.payload.items()
+            if value is not None and key not in _NOT_METADATA
+        )
         self._add_source(record)
         return Change.OPENED
 
@@ -272,7 +285,7 @@ class RunState:
         if error_type:
             totals.errors += 1
             totals.last_error_seq = record.seq
-            totals.last_error = f"{error_type}: {payload.get('error') or ''}"
+            totals.last_error = f"{said(error_type)}: {said(payload.get('error'))}"
         cost = payload.get("cost_usd")
         if is_number(cost) and record.type not in (kinds.AGENT_END, kinds.RUN_END):
             totals.reported_usd = (totals.reported_usd or 0.0) + cost
@@ -296,8 +309,20 @@ class RunState:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a JSON value is a number (JSON's ``true`` is not)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether a JSON value is a number that can be reckoned with.
+
+    JSON's ``true`` is none, nor is an integer beyond what a float holds: a sender may claim any.
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
+
+
+def said(value: object) -> str:
+    """A payload value as text: of one that was moved to a blob its preview, nothing for null."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and isinstance(preview := value.get("preview"), str) and "ref" in value:
+        return preview
+    return "" if value is None else str(value)
 
 
 def otlp_key(src: Json) -> tuple[str, ...]:
