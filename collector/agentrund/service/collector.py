@@ -19,6 +19,7 @@ from agentrund.service.listener import Listener
 from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.requests import Requests
 from agentrund.service.runs import Runs
+from agentrund.service.spool import SpoolIntake, spool_folder
 from agentrund.service.status import status
 from agentrund.service.stream_service import StreamService
 from agentrund.service.syncing import Syncing
@@ -30,6 +31,7 @@ log: Final = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 TICKS_PER_SYNC: Final = 3
 """A sync every 0.75 s: with its own duration nothing stays unsynced for more than about a second."""
+TICKS_PER_SPOOL: Final = 4
 CLOCK_GAP_S: Final = 5.0
 """A tick this late means that we slept, not that everybody else died."""
 
@@ -50,13 +52,16 @@ class Collector:
         self.stream = StreamService(settings, self.runs, self.watch, self.syncing)
         self.stream.status = lambda: status(self)
         self.stream.do = Requests(self.runs).take
+        self.spool = SpoolIntake(spool_folder(), self.stream)
         self.door: UnixSocketDoor
         self._beat: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Recover what was open, then open the doors and say so."""
         self.root.write_once(layout.NAVIGATE, navigate.text().encode())
-        for actor in self.runs.recover():
+        recovered = self.runs.recover()
+        await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
+        for actor in recovered:
             for source in actor.state.live_sources():
                 self.stream.watch(actor, source)
             self.stream.linger(actor)
@@ -101,6 +106,8 @@ class Collector:
                 self.stream.grant_interval()
             last, ticks = now, ticks + 1
             self.stream.tick()
+            if ticks % TICKS_PER_SPOOL == 0:
+                await self.spool.take_all()
             if ticks % TICKS_PER_SYNC == 0:
                 self.syncing.sync([actor.files for actor in self.runs.actors()])
 

@@ -38,7 +38,6 @@ class StreamService:
         self.max_line_bytes = settings.max_line_bytes
         self.status: Callable[[], Json] = dict
         self.do: Callable[[Session, Json], None] = _nothing_to_do
-        self.before_hello: Callable[[str], None] = lambda _source: None
         self._watch = watch
         self._syncing = syncing
         self._idle_close = settings.idle_close
@@ -77,8 +76,13 @@ class StreamService:
         identity = session.peer
         if identity.pid is None:
             identity = Identity(hello.pid, None, None, identity.uid, pid_from="client")
-        who = Arrival(hello.source, identity, session_id=hello.session_id, metadata=dict(hello.metadata))
-        self.before_hello(hello.source)
+        who = Arrival(
+            hello.source,
+            identity,
+            session_id=hello.session_id,
+            metadata=dict(hello.metadata),
+            ts=session.began,
+        )
         seat = self.seat(session, who, hello.run_id)
         return seat, self.runs.actor(seat.run_id)
 
@@ -122,7 +126,7 @@ class StreamService:
         if source.id in self._watching or source.id in self._heartbeats:
             _close(pidfd)
             return
-        gone = partial(self._gone, actor.run_id, source.id)
+        gone = partial(self.gone, actor.run_id, source.id)
         if source.identity.pid is None or source.identity.pid_from is not None:
             _close(pidfd)
             self._heartbeats.heard(source.id, self.runs.clock.monotonic())
@@ -146,7 +150,7 @@ class StreamService:
             return source.id in self._heartbeats
         return identity.boot_id == self._boot_id and start_time(identity.pid) == identity.pid_start
 
-    def _gone(self, run_id: str, source: str, cause: str) -> None:
+    def gone(self, run_id: str, source: str, cause: str) -> None:
         """A source's process is gone: read what it had sent, then record its end."""
         for session in list(self._sessions.get(source, ())):
             session.connection.drain()
@@ -209,7 +213,7 @@ class StreamService:
         for source in self._heartbeats.silent(now):
             run_id = self.runs.known.run_of(source)
             if run_id is not None:
-                self._gone(run_id, source, "heartbeat lost")
+                self.gone(run_id, source, "heartbeat lost")
             self._heartbeats.forget(source)
         for run_id, deadline in list(self._lingering.items()):
             if now >= deadline:
@@ -229,7 +233,7 @@ class StreamService:
             session.connection.resume()
         exits, self._late_exits = self._late_exits, []
         for run_id, source, cause in exits:
-            self._gone(run_id, source, cause)
+            self.gone(run_id, source, cause)
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class Session:
         self.connection = connection
         self.peer = peer
         self.pidfd = pidfd
+        self.began: float | None = None
+        """When the source's story began, where that was before it could tell it (spool files)."""
         self._seat: Seat | None = None
         self._implicit: dict[str, Seat] = {}
         self._refused_hello = False
@@ -210,6 +212,12 @@ class Session:
     def reply(self, frame: Json) -> None:
         """Send one frame."""
         self.connection.send(orjson.dumps(frame) + b"\n")
+
+    def writer_is_dead(self) -> None:
+        """Everything a dead source has left behind has been taken: it ends here, unless it had ended."""
+        self._service.disconnected(self)
+        if self._seat is not None:
+            self._service.gone(self._seat.run_id, self._seat.source, "process exited")
 
     def closed(self, *, clean: bool) -> None:
         """The connection is gone. A source that said hello lives on with its process."""
