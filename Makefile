@@ -26,6 +26,7 @@ check: $(STAMP) ## lint, format, types, layers, documentation
 	$(BIN)/mypy --no-error-summary -p agentrund -p agentrund_client
 	$(BIN)/lint-imports --no-logo --no-timing
 	$(BIN)/python docs/check.py
+	@! grep -rnwE 'TODO|FIXME|XXX' --include='*.py' --include='*.md' $(wildcard collector client tests bench demo docs)
 
 format: $(STAMP) ## let ruff rewrite what it can
 	$(BIN)/ruff check --quiet --fix .

@@ -1,0 +1,106 @@
+"""Fails when something a user can type, set or receive is not documented, or a link leads nowhere.
+
+What exists is asked of the code: commands and options, settings, variables, exit codes, protocol error
+codes, event types. What is documented is whatever stands in backquotes in the right page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import click
+
+from agentrund.cli import errors
+from agentrund.cli.main import COMMANDS
+from agentrund.model import kinds
+from agentrund.service import config
+
+HERE: Final = Path(__file__).resolve().parents[1]
+REFERENCE: Final = "docs/reference"
+_VARIABLE: Final = re.compile(r"\bAGENTRUND_[A-Z][A-Z_]*[A-Z]\b")
+_REFUSAL: Final = re.compile(r"Rejected\(\s*\"(\w+)\"")
+_LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_CODE: Final = re.compile(r"`+([^`]+)`+")
+
+
+def problems(repository: Path) -> list[str]:
+    """Everything that is wrong with the documentation of a repository."""
+    return [
+        *_missing(repository, "cli.md", "command", (f"agentrund {name}" for name in COMMANDS)),
+        *_missing(repository, "cli.md", "option", _options()),
+        *_missing(repository, "configuration.md", "setting", config.NAMES),
+        *_missing(repository, "configuration.md", "variable", map(config.env_name, config.NAMES)),
+        *_missing(repository, "configuration.md", "variable", _variables(repository)),
+        *_missing(repository, "stream-protocol.md", "error code", _error_codes(repository)),
+        *_missing(repository, "run-folder.md", "event type", _event_types()),
+        *_exit_codes(repository),
+        *_dead_links(repository),
+    ]
+
+
+def _missing(repository: Path, page: str, what: str, names: Iterable[str]) -> Iterator[str]:
+    documented = _said(repository / REFERENCE / page)
+    for name in sorted(set(names)):
+        if not any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) for text in documented):
+            yield f"{REFERENCE}/{page}: {what} `{name}` is not documented"
+
+
+def _said(page: Path) -> list[str]:
+    return _CODE.findall(page.read_text()) if page.exists() else []
+
+
+def _options() -> Iterator[str]:
+    """Every long option but the settings, which ``serve`` takes too and another page describes."""
+    for name in COMMANDS:
+        command = import_module(f"agentrund.cli.{name}").command
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name not in config.NAMES:
+                yield from (option for option in parameter.opts if option.startswith("--"))
+
+
+def _sources(repository: Path) -> Iterator[str]:
+    for folder in ("collector/agentrund", "client/agentrund_client"):
+        for path in sorted((repository / folder).rglob("*.py")):
+            yield path.read_text()
+
+
+def _variables(repository: Path) -> Iterator[str]:
+    for text in _sources(repository):
+        yield from _VARIABLE.findall(text)
+
+
+def _error_codes(repository: Path) -> Iterator[str]:
+    schema = json.loads((repository / "proto/stream/v1.schema.json").read_text())
+    yield from schema["$defs"]["collector_error"]["properties"]["code"]["enum"]
+    for text in _sources(repository):
+        yield from _REFUSAL.findall(text)
+
+
+def _event_types() -> Iterator[str]:
+    yield from kinds.LIFECYCLE | kinds.OPENERS | set(kinds.CLOSES) | {kinds.ERROR, kinds.LOG}
+
+
+def _exit_codes(repository: Path) -> Iterator[str]:
+    text = (repository / REFERENCE / "cli.md").read_text()
+    for code in (errors.DONE, errors.BUG, errors.INTERRUPTED, errors.FOUND, *errors.EXIT_CODES.values()):
+        if f"| {code} |" not in text:
+            yield f"{REFERENCE}/cli.md: exit code {code} is not documented"
+
+
+def _dead_links(repository: Path) -> Iterator[str]:
+    pages = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md"), *repository.glob("client/*.md")]
+    for page in sorted(pages):
+        for target in _LINK.findall(page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                yield f"{page.relative_to(repository)}: link to {target} leads nowhere"
+
+
+if __name__ == "__main__":
+    if found := problems(HERE):
+        sys.exit("\n".join(found))
