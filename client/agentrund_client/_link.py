@@ -1,0 +1,493 @@
+"""One source's way to the collector: what is sent at once, waits, goes into the spool, is sent again.
+
+Three places a line can be in, always in order of `n`, each one a prefix of the next:
+
+- **connected**: in the kernel's socket buffer, kept in `_buffer` until it is acked;
+- **connected, but the collector is busy**: pending in `_buffer`, up to its bounds, then counted as lost;
+- **no collector**: in the spool file, and nowhere else.
+
+When a collector appears, the spool file is sent first while new lines still go to its end; once the end is
+reached lines go to the socket directly again, and the file is removed when its last line is acked. After a
+reconnect sending starts at the collector's `acked` + 1; what it gets twice it drops by `n`.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from agentrund_client._backoff import Backoff
+from agentrund_client._buffer import CONTROL, EVENT, Buffer
+from agentrund_client._channel import Channel
+from agentrund_client._discover import limit, socket_path
+from agentrund_client._guard import note_fault, notice
+from agentrund_client._loop import Loop, the_loop
+from agentrund_client._spool import Spool, open_spool
+from agentrund_client._turnstile import Turnstile
+from agentrund_client._waiters import Waiter, Waiters
+from agentrund_client._wire import Frame, encode_frame, fitting, number
+
+# 16 MiB hold some 50,000 ordinary events: seconds of a collector that does not read.
+BUFFER_BYTES = 16 << 20
+BUFFER_EVENTS = 50_000
+LINE_BYTES = 64 << 20  # the protocol's default, until `welcome` says otherwise
+
+# Acks only free memory, so they are read at most this often (seconds): a wake-up costs as much as ten events.
+_ACK_PAUSE = 0.05
+# How much one turn does before it lets the agent's threads have the lock again.
+_ACKS_A_TURN, _LINES_A_TURN, _CHUNKS_A_TURN = 2000, 256, 4
+# A listener whose queue is full is there, only busy; after so many attempts the spool is safer.
+_BUSY_ATTEMPTS = 5
+
+
+class Link:
+    """The link of one source. Every change of state runs through `_locked`; `turn` is called by the loop."""
+
+    def __init__(self, hello: Frame, on_welcome: Callable[[Frame], None]) -> None:
+        self.hello = hello
+        self.n = 0
+        self.acked = 0
+        self.welcome: Frame | None = None
+        self.guards: deque[Frame] = deque(maxlen=100)
+        self.refusals: deque[Frame] = deque(maxlen=100)
+        self.max_line = LINE_BYTES
+        self._on_welcome = on_welcome
+        self._welcomed = threading.Event()
+        self._locked = Turnstile()
+        self._buffer = Buffer(
+            limit("AGENTRUND_BUFFER_MAX_BYTES", BUFFER_BYTES),
+            limit("AGENTRUND_BUFFER_MAX_EVENTS", BUFFER_EVENTS),
+        )
+        self._waiters = Waiters()
+        self._loop: Loop | None = None
+        self._channel: Channel | None = None
+        self._spool: Spool | None = None
+        self._spooling = False  # new lines go into the spool
+        self._greeted = False  # `welcome` has come on this connection
+        self._ready = False  # lines may be sent directly
+        self._blocked = False  # the kernel's buffer is full: wait for POLLOUT
+        self._broken: OSError | None = None  # sending failed: read what is left, then close
+        self._more_acks = False
+        self._ending = False  # the run is over: close once everything is settled
+        self._refused = False  # the collector will never have us
+        self._attempts_busy = 0
+        self._retry = Backoff(hello["source"])
+        self._quiet_until = 0.0
+        self._beat_every = 0.0
+        self._next_beat = 0.0
+
+    # What the agent's threads call
+
+    def start(self) -> None:
+        """Say hello now; without it the first line does."""
+        self._locked(self._begin)
+
+    def put(self, body: bytes, *, must: bool = False) -> None:
+        """Take one event, encoded by `encode_event`: it is in the kernel then, buffered, or counted as lost.
+
+        `must` lines (the run's end) are taken beyond the bounds.
+        """
+        self._locked(self._accept, body, must)
+
+    def flush(self, timeout: float) -> bool:
+        """True once everything is on the collector's stable storage; False at the timeout or without one."""
+        waiter = Waiter(self.n)
+        self._locked(self._ask_flush, waiter)
+        return self._wait(waiter, timeout)
+
+    def wait_welcome(self, timeout: float) -> bool:
+        """Wait for the collector's answer to hello, but only where one is to be expected."""
+        if self.welcome is None and self._channel is not None and self._loop is not None:
+            self._loop.wait(self._welcomed, timeout)
+        return self.welcome is not None
+
+    def end(self) -> None:
+        """The run is over: let the connection go once everything is settled. A late event opens it again."""
+        self._ending = True
+        if self._loop is not None:
+            self._loop.wake()
+
+    def leave(self, timeout: float) -> None:
+        """The process ends: wait for the last ack at most so long, then leave the rest in the spool."""
+        if self._loop is None:
+            return
+        if self._channel is not None and not self._settled:
+            waiter = Waiter(self.n)
+            self._locked(self._waiters.add_ack, waiter)
+            self._wait(waiter, timeout)
+        self._locked(self._part)
+
+    def abandon(self) -> None:
+        """Close the parent's descriptors in a forked child. No lock: a thread of the parent may hold it."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._spool is not None:
+            self._spool.close()
+
+    # What the loop calls
+
+    def interest(self) -> tuple[int, int] | None:
+        """Acks are read with pauses, except while somebody waits for one."""
+        channel = self._channel
+        if channel is None or channel.fileno() < 0:
+            return None
+        mask = select.POLLOUT if self._blocked else 0
+        if self._eager or time.monotonic() >= self._quiet_until:
+            mask |= select.POLLIN
+        return channel.fileno(), mask
+
+    def due(self) -> float | None:
+        """The next moment something is to be done without an event."""
+        if self._channel is None:
+            return None if self._refused else self._retry.at
+        if self._broken or self._more_acks or (self._ready and not self._blocked and self._buffer.next()):
+            return 0.0
+        if self._spooling and self._greeted and not self._blocked:
+            return 0.0
+        times = [self._next_beat] if self._beat_every else []
+        if time.monotonic() < self._quiet_until:
+            times.append(self._quiet_until)
+        return min(times, default=None)
+
+    def turn(self, events: int) -> None:
+        """Read, write, reconnect: whatever is ready."""
+        self._locked(self._turn, events)
+
+    def _wait(self, waiter: Waiter, timeout: float) -> bool:
+        if self._loop is not None:
+            self._loop.wake()
+            self._loop.wait(waiter.event, timeout)
+        self._locked(self._waiters.forget, waiter)
+        return waiter.ok
+
+    # Taking lines
+
+    def _begin(self) -> None:
+        if self._loop is not None:
+            return
+        self._loop = the_loop()
+        if not self._connect():
+            self._to_spool()
+        self._loop.add(self)
+
+    def _accept(self, body: bytes, must: bool) -> None:  # noqa: FBT001 - an argument of _locked
+        # Counted before anything can fail: a number that never arrives is a loss the collector can see.
+        n = self.n = self.n + 1
+        self._begin()
+        line = number(n, body)
+        if self._spooling and self._spool is not None:
+            self._spool.append(n, line, must=must)
+        elif not must and not self._buffer.admits(line):
+            self._buffer.drop(n)
+        elif self._ready and self._channel is not None and not self._buffer.pending:
+            self._send_event(self._channel, n, line)
+        else:
+            self._buffer.wait(n, line)
+            if not self._blocked:
+                self._wake()
+
+    def _send_event(self, channel: Channel, n: int, line: bytes) -> None:
+        if self._send(channel, line):
+            self._buffer.sent(n, line)
+            if self._buffer.half_full:
+                self._wake()
+        else:
+            self._buffer.wait(n, line)
+
+    def _send(self, channel: Channel, data: bytes) -> bool:
+        """False when nothing was taken. A part that was taken counts as sent: the channel keeps the rest."""
+        try:
+            channel.send(data)
+        except BlockingIOError:
+            self._block()
+            return False
+        except OSError as fault:
+            self._broken, self._ready = fault, False
+            self._wake()
+            return False
+        if channel.tail:
+            self._block()
+        return True
+
+    def _block(self) -> None:
+        if not self._blocked:
+            self._blocked = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.wake()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there is anything that is not acked, or a connection."""
+        return self._loop is not None
+
+    @property
+    def _settled(self) -> bool:
+        return not len(self._buffer) and self._spool is None
+
+    @property
+    def _eager(self) -> bool:
+        """Whether somebody or something waits for what the collector says."""
+        buffer = self._buffer
+        waiting = self._waiters or self._blocked or buffer.pending or buffer.half_full
+        return bool(waiting) or not self._greeted or self._ending or self._spool is not None
+
+    # Connecting
+
+    def _connect(self) -> bool:
+        """One attempt; False when nobody is there (or has been too busy for too long)."""
+        path = socket_path()
+        try:
+            if path is None:
+                raise ConnectionRefusedError
+            channel = Channel(path)
+        except BlockingIOError:
+            self._attempts_busy += 1
+            self._retry.fail()
+            return self._attempts_busy < _BUSY_ATTEMPTS
+        except OSError:
+            self._retry.fail()
+            return False
+        self._channel, self._attempts_busy = channel, 0
+        self._greeted, self._blocked, self._broken = False, False, None
+        self._retry.fail()  # for the case that it closes again before it says welcome
+        self._send(channel, encode_frame(self.hello))
+        # Nothing to send again: events may follow right behind hello.
+        self._ready = self._settled and self._broken is None
+        return True
+
+    def _disconnect(self, fault: OSError | None) -> None:
+        if self._channel is not None:
+            self._channel.close(fault)
+        if self._greeted:
+            self._retry.reset()
+        self._channel, self._broken = None, None
+        self._ready = self._greeted = self._blocked = False
+        self._beat_every = 0.0
+        self._buffer.requeue()
+        if self._spool is not None:
+            self._to_spool()
+
+    def _reconnect(self) -> None:
+        if not self._connect():
+            self._to_spool()
+            if self.welcome is None:
+                self._waiters.fail()
+
+    # The spool
+
+    def _to_spool(self) -> None:
+        """Move everything unsettled into the spool file; new lines follow there."""
+        if self._spooling:
+            return
+        try:
+            spool = open_spool(self.hello, self._spool, self.acked)
+        except (OSError, ValueError) as fault:
+            notice("spool", f"no collector, and no spool ({fault}): events are kept in memory only")
+            return
+        for n, line, kind in self._buffer.take():
+            spool.append(n, line, must=kind > EVENT)
+        self._spool, self._spooling = spool, True
+
+    def _feed(self, channel: Channel, spool: Spool) -> None:
+        """Send the spool file from where it was read to; at its end lines go directly again."""
+        for _ in range(_CHUNKS_A_TURN):
+            chunk = spool.peek()
+            if not chunk:
+                self._spooling, self._ready = False, True
+                self._drop_settled_spool()
+                self._request_flushes()
+                return
+            if not self._send(channel, fitting(chunk, self.max_line)):
+                return
+            spool.advance(len(chunk))
+            if self._blocked:
+                return
+
+    def _drop_settled_spool(self) -> None:
+        if self._spool is not None and not self._spooling and self.acked >= self._spool.last_n:
+            self._spool.remove()
+            self._spool = None
+
+    # Turns of the loop
+
+    def _turn(self, events: int) -> None:
+        if self._loop is None:
+            return
+        if self._channel is None:
+            if not self._refused and time.monotonic() >= self._retry.at:
+                self._reconnect()
+        else:
+            self._turn_connected(events)
+        if self._more_acks:
+            self._forget_acked()
+        if self._ending:
+            self._retire()
+
+    def _turn_connected(self, events: int) -> None:
+        if events & ~select.POLLOUT or self._broken:
+            self._read()
+        if self._channel is not None and events & select.POLLOUT:
+            self._unblock(self._channel)
+        if self._channel is not None and not self._blocked:
+            if self._spooling and self._greeted and self._spool is not None:
+                self._feed(self._channel, self._spool)
+            elif self._ready:
+                self._send_pending(self._channel)
+        if self._channel is not None and self._beat_every:
+            self._beat(self._channel)
+
+    def _unblock(self, channel: Channel) -> None:
+        try:
+            channel.send_tail()
+        except BlockingIOError:
+            return
+        except OSError as fault:
+            self._disconnect(fault)
+            return
+        self._blocked = False
+
+    def _send_pending(self, channel: Channel) -> None:
+        for _ in range(_LINES_A_TURN):
+            entry = self._buffer.next()
+            if entry is None or self._blocked:
+                return
+            if len(entry[1]) > self.max_line:
+                self._buffer.give_up()
+            elif self._send(channel, entry[1]):
+                self._buffer.start()
+            else:
+                return
+
+    def _beat(self, channel: Channel) -> None:
+        if time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + self._beat_every
+            if not self._blocked:
+                self._send(channel, encode_frame({"op": "heartbeat"}))
+
+    def _retire(self) -> None:
+        """After the run's end: nothing is kept open for it. A spool file is left to whoever hands it in."""
+        if self._settled or (self._spooling and self._channel is None):
+            self._part()
+
+    def _part(self) -> None:
+        if self._channel is not None and not self._settled:
+            self._read()
+        self._buffer.requeue()
+        if len(self._buffer):
+            self._to_spool()
+        if self._channel is not None:
+            self._channel.close()
+        if self._spool is not None:
+            self._spool.close()
+        self._channel = self._spool = None
+        self._spooling = self._ready = False
+        if self._loop is not None:
+            self._loop.remove(self)
+            self._loop = None
+        self._waiters.fail()
+
+    # What the collector says
+
+    def _read(self) -> None:
+        channel, fault = self._channel, self._broken
+        try:
+            frames = channel.receive() if channel is not None else None
+        except OSError as failure:
+            frames, fault = None, failure
+        for frame in frames or ():
+            try:
+                self._hear(frame)
+            except (KeyError, TypeError, ValueError) as strange:
+                note_fault(strange, "frame from the collector")
+            if self._channel is not channel:
+                return
+        if frames is None or (self._broken and not frames):
+            self._disconnect(fault)
+        elif not self._eager:
+            self._quiet_until = time.monotonic() + _ACK_PAUSE
+
+    def _hear(self, frame: Frame) -> None:
+        match frame.get("op"):
+            case "ack":
+                self._ack(frame["n"])
+            case "welcome":
+                self._hear_welcome(frame)
+            case "flushed":
+                self._ack(frame.get("n", 0))
+                self._waiters.flushed(frame.get("id"))
+            case "guard":
+                self.guards.append(frame)
+            case "error":
+                self._hear_error(frame)
+
+    def _hear_welcome(self, frame: Frame) -> None:
+        self.welcome, self._greeted = frame, True
+        self.hello["run_id"] = frame.get("run_id")
+        self.max_line = int(frame.get("max_line_bytes") or LINE_BYTES)
+        self._beat_every = float(frame.get("heartbeat_s") or 0)
+        self._next_beat = time.monotonic() + self._beat_every
+        self._ack(frame.get("acked", 0))
+        if self._spool is not None:
+            self._spool.rewind(self.acked)
+        else:
+            self._ready = True
+            self._request_flushes()
+        self._welcomed.set()
+        self._on_welcome(frame)
+
+    def _hear_error(self, frame: Frame) -> None:
+        """Refused events are settled by acks; a refused hello decides about the connection."""
+        self.refusals.append(frame)
+        if self._greeted:
+            return
+        code = frame.get("code")
+        if code == "unknown_run" and self.hello.get("run_id") is not None:
+            # A stale AGENTRUND_RUN_ID: the run it names is gone, so this becomes a run of its own.
+            self.hello["run_id"] = self.hello["parent"] = None
+            self._disconnect(None)
+            self._retry.reset()
+        elif code in {"unknown_run", "unsupported_version", "not_allowed"}:
+            notice("refused", f"the collector refused this process: {frame.get('message') or code}")
+            self._refused = True
+            self._disconnect(None)
+            self._to_spool()
+            self._waiters.fail()
+        elif code == "overloaded":
+            self._disconnect(None)
+
+    def _ack(self, n: int) -> None:
+        if n > self.acked:
+            self.acked = min(n, self.n)
+            self._forget_acked()
+            self._drop_settled_spool()
+            self._waiters.acked(self.acked)
+
+    def _forget_acked(self) -> None:
+        self._more_acks = self._buffer.ack(self.acked, _ACKS_A_TURN)
+
+    def _ask_flush(self, waiter: Waiter) -> None:
+        self._begin()
+        flush_id = self._waiters.add_flush(waiter)
+        if self._refused:
+            self._waiters.fail()
+        elif self._ready:
+            self._queue_flush(flush_id)
+        else:
+            self._retry.at = (
+                0.0  # one look whether somebody has come meanwhile; its failure settles the waiter
+            )
+
+    def _request_flushes(self) -> None:
+        for flush_id in self._waiters.flush_ids:
+            self._queue_flush(flush_id)
+
+    def _queue_flush(self, flush_id: int) -> None:
+        self._buffer.wait(self.n, encode_frame({"op": "flush", "id": flush_id}), CONTROL)
+        if self._channel is not None:
+            self._send_pending(self._channel)
