@@ -1,0 +1,137 @@
+"""When a run told over OTLP ends, and how: the verdicts.
+
+| evidence | verdict |
+|---|---|
+| all processes gone for 2 s, something open | crashed |
+| all processes gone for 2 s, nothing open | ended: failed or ok by its last root or last model call |
+| one process of several gone for 2 s | it leaves, cleanly where nothing of it is open |
+| keyed by trace, a root has ended, nothing open, 10 s without an item | ended |
+| 30 min without an item, nothing open | ended, cause ``idle`` |
+| 30 min without a sign of life, something open, no process known | crashed, cause ``silence`` |
+
+A living process with something open is at work, however long it is silent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentrund.sequencer.otlp_commands import BY_TRACE, Command, Finish, Leave
+from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.producers import Producers
+
+GRACE_S: Final = 2.0
+QUIET_S: Final = 10.0
+IDLE_S: Final = 1800.0
+
+CLEAN: Final = "bye"
+IDLE: Final = "idle"
+SILENCE: Final = "silence"
+QUIET: Final = "quiet"
+
+
+def judge(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
+    """What follows for an open run from ``now`` being the time."""
+    living = run.living()
+    gone = [s for s in living if _gone_since(producers, s, now) >= GRACE_S]
+    if gone and len(gone) == len(living):
+        return end_gone(run, producers, now)
+    if gone:
+        return [_leave(run, producers, source) for source in gone]
+    silent = now - run.last_arrival
+    if silent >= QUIET_S and run.key.by == BY_TRACE and run.is_rooted and not run.is_open():
+        return finish(run, QUIET)
+    return _judge_silence(run, producers, now) if silent >= IDLE_S else []
+
+
+def _judge_silence(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
+    if not run.is_open():
+        return finish(run, IDLE)
+    living = [producers.get(source) for source in run.living()]
+    if any(now - p.last_seen < IDLE_S or p.identity.pid is not None for p in living):
+        return []
+    return _crash(run, producers, {p.id: SILENCE for p in living}, now)
+
+
+def end_gone(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
+    """End a run whose processes are all gone, without waiting; nothing where one lives."""
+    living = run.living()
+    if run.ended or any(producers.get(source).exited_at is None for source in living):
+        return []
+    causes = {s: producers.get(s).cause for s in living}
+    if any(not _is_clean(run, producers, source) for source in living):
+        return _crash(run, producers, causes, now)
+    cause = next(reversed(causes.values()), CLEAN)
+    return finish(run, cause if run.roots() else f"{cause}, no end marker")
+
+
+def finish(run: OtlpRun, cause: str) -> list[Command]:
+    """End an open run: its sources leave, then it ends at the time of its last evidence."""
+    if run.ended:
+        return []
+    living = run.living()
+    died = run.died_at
+    if died is not None:
+        if not any(root.end_ns / 1e9 >= died for root in run.roots()):
+            # One of its processes died and no root has ended since: nobody said that it went on to an end.
+            run.ended = True
+            return [_bye(run, source) for source in living]
+        # The last of them stays: its leaving would make the run one that crashed.
+        living = living[:-1]
+    run.ended = True
+    out: list[Command] = [_bye(run, source) for source in living]
+    return [*out, Finish(run.key, run.status(), cause, run.last_ts)]
+
+
+def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str], now: float) -> list[Command]:
+    run.ended = True
+    unclean = [s for s in causes if not _is_clean(run, producers, s)]
+    out: list[Command] = [_bye(run, source) for source in causes if source not in unclean]
+    for source in unclean:
+        run.members[source] = False
+        at = producers.get(source).exited_at
+        open_extra = [*run.asked(source), *run.lacks(source)]
+        out.append(
+            Leave(
+                run.key,
+                source,
+                causes[source],
+                clean=False,
+                ts=now if at is None else at,
+                open_extra=open_extra,
+            )
+        )
+    return out
+
+
+def _leave(run: OtlpRun, producers: Producers, source: str) -> Command:
+    """One source goes while others live."""
+    producer = producers.get(source)
+    at = producer.exited_at or run.last_ts
+    if _is_clean(run, producers, source):
+        run.members[source] = False
+        return Leave(run.key, source, CLEAN, clean=True, ts=at)
+    run.members[source], run.died_at = False, at
+    open_extra = [*run.asked(source), *run.lacks(source)]
+    return Leave(run.key, source, producer.cause, clean=False, ts=at, open_extra=open_extra)
+
+
+def _bye(run: OtlpRun, source: str) -> Leave:
+    run.members[source] = False
+    return Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts)
+
+
+def _is_clean(run: OtlpRun, producers: Producers, source: str) -> bool:
+    """Whether nothing of a source is open.
+
+    A tool call that was asked for and not made is no crash when the process ended by itself: many
+    programs ask for a tool call to get a structured answer.
+    """
+    if run.has_begun(source) or run.lacks(source):
+        return False
+    return not run.asked(source) or producers.get(source).cause.endswith("exit code 0")
+
+
+def _gone_since(producers: Producers, source: str, now: float) -> float:
+    at = producers.get(source).exited_at
+    return 0.0 if at is None else now - at

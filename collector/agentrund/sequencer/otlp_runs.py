@@ -1,0 +1,342 @@
+"""Mapped OTLP items in, commands out: which run an item belongs to, when it is fed, when the run ends.
+
+Pure: every method is given the time and returns the commands that follow, to be executed in order.
+
+- ``take`` one intake record's items as they were mapped;
+- ``process_exited`` when a watched process ends (any source's identity that ``OpenRun``/``Join`` named);
+- ``tick`` a few times a second;
+- ``grant`` when our own clock stood still (sleep, SIGSTOP): everybody gets a clean interval;
+- ``shutdown`` before the collector goes: what is held is fed, nothing is judged;
+- ``restore`` (``otlp_restore``) for each run that is still open after a restart, before the replay.
+
+Which run (first that fits; the same trace is always the same run): an explicit run id, a session id
+anywhere in the trace, the trace where an agent or step is its root, the only open run of the process
+for items that say nothing, the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from agentrund.model.event import Json
+from agentrund.model.otlp import Mapped, MappedLog, MappedSpan, Peer, Pulse
+from agentrund.model.source import DOOR_OTLP, Arrival, Identity
+from agentrund.sequencer import otlp_ends
+from agentrund.sequencer.otlp_commands import (
+    BY_PROCESS,
+    BY_RUN,
+    BY_SESSION,
+    BY_TRACE,
+    Adopt,
+    Command,
+    Done,
+    Feed,
+    Join,
+    OpenRun,
+    RunKey,
+)
+from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.producers import Producer, Producers
+from agentrund.sequencer.trace_hold import CONTENT_S, Held, TraceHold
+from agentrund.sequencer.trace_release import Fed, release
+from agentrund.sequencer.trace_tree import Added, TraceTree
+
+HELD_BYTES: Final = 64 << 20
+"""All holds together; beyond it the oldest trace is released."""
+TREE_S: Final = 600.0
+"""A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
+RUN_S: Final = 3600.0
+"""An ended run is remembered this long for late items."""
+RUN_ATTRIBUTE: Final = "agentrund.run_id"
+
+_NO_TRACE: Final = "process:"
+_SWEEP_S: Final = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """What is known of one trace id, or of the items of a process that have none."""
+
+    id: str
+    last_arrival: float
+    tree: TraceTree = field(default_factory=TraceTree)
+    hold: TraceHold = field(default_factory=TraceHold)
+    run: OtlpRun | None = None
+    session: str | None = None
+    run_id: str | None = None
+
+
+class OtlpRuns:
+    """All runs told over OTLP."""
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+        self.traces: dict[str, Trace] = {}
+        self.runs: dict[RunKey, OtlpRun] = {}
+        self.sessions: dict[str, RunKey] = {}
+        self.duplicates = 0
+        self._waiting: dict[int, int] = {}
+        self._held_bytes = 0
+        self._swept = 0.0
+
+    # -- inputs -----------------------------------------------------------------------------------
+
+    def take(self, rq: int, arrived_at: float, peer: Peer, items: list[Mapped]) -> list[Command]:
+        """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed."""
+        now = arrived_at
+        out: list[Command] = []
+        touched: dict[str, Trace] = {}
+        self._waiting[rq] = len(items) + 1
+        for item in items:
+            producer = self.producers.of(peer, item.resource, now)
+            if isinstance(item, Pulse):
+                self._settle([rq], out)
+                continue
+            held = Held(rq, producer.id, item, now)
+            trace = self._admit(held, item, peer)
+            if trace is None:
+                self.duplicates += 1
+                self._settle([rq], out)
+            elif _is_at_once(item):
+                out += self._release(trace, [held], now)
+            else:
+                trace.hold.add(held)
+                self._held_bytes += item.size
+                touched[trace.id] = trace
+                if producer.exited_at is not None:
+                    trace.hold.settle(now)
+        for trace in touched.values():
+            if trace.tree.is_rooted(trace.hold.sources):
+                trace.hold.settle(now)
+            if trace.hold.due(now):
+                out += self._release_hold(trace, now)
+        self._settle([rq], out)
+        self._bound_memory(out, now)
+        return out
+
+    def process_exited(self, identity: Identity, cause: str, now: float) -> list[Command]:
+        """A process has ended. What it sent is released soon, its runs are judged after a grace."""
+        gone = {p.id for p in self.producers.exited(identity, cause, now)}
+        for trace in self.traces.values():
+            if trace.hold and not gone.isdisjoint(trace.hold.sources):
+                trace.hold.settle(now)
+        return self.tick(now)
+
+    def tick(self, now: float) -> list[Command]:
+        """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
+        out: list[Command] = []
+        for trace in list(self.traces.values()):
+            if trace.hold.due(now):
+                out += self._release_hold(trace, now)
+        held = {t.run for t in self.traces.values() if t.hold}
+        for run in list(self.runs.values()):
+            if not run.ended and run not in held:
+                out += otlp_ends.judge(run, self.producers, now)
+        self._forget(now)
+        return out
+
+    def grant(self, now: float) -> None:
+        """Time passed without anybody being able to reach us: silence so far does not count."""
+        for run in self.runs.values():
+            run.last_arrival = max(run.last_arrival, now)
+
+    def shutdown(self, now: float) -> list[Command]:
+        """Feed everything that is held. The runs stay open."""
+        out: list[Command] = []
+        for trace in list(self.traces.values()):
+            while trace.hold:
+                out += self._release_hold(trace, now, everything=True)
+        return out
+
+    # -- traces -----------------------------------------------------------------------------------
+
+    def _admit(self, held: Held, item: MappedSpan | MappedLog, peer: Peer) -> Trace | None:
+        """The trace an item belongs to, with the item in its tree; None where it came before."""
+        _give_time(item, held.at)
+        trace = self._trace(item.trace or _no_trace(held.source, item.session), held)
+        if isinstance(item, MappedSpan):
+            added = trace.tree.add(held, item)
+            if added is Added.FOREIGN:
+                # Seeded random numbers repeat a whole trace id in another process.
+                trace = self._trace(f"{item.trace}/{held.source}", held)
+                added = trace.tree.add(held, item)
+            if added is not Added.NEW:
+                return None
+        run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
+        trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
+        trace.session = trace.session or item.session
+        return trace
+
+    def _trace(self, trace_id: str, held: Held) -> Trace:
+        if (own := f"{trace_id}/{held.source}") in self.traces:
+            trace_id = own
+        trace = self.traces.get(trace_id)
+        if trace is None:
+            trace = self.traces[trace_id] = Trace(trace_id, held.at)
+        trace.last_arrival = max(trace.last_arrival, held.at)
+        return trace
+
+    def _release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> list[Command]:
+        self._held_bytes -= trace.hold.size
+        batch: list[Held] = []
+        for held in trace.hold.take():
+            if everything or self._is_ripe(trace, held, now):
+                batch.append(held)
+            else:
+                trace.hold.add(held)
+                self._held_bytes += held.item.size
+        return self._release(trace, batch, now)
+
+    def _is_ripe(self, trace: Trace, held: Held, now: float) -> bool:
+        """Whether an item need not wait longer: all but content whose call is still under way."""
+        item = held.item
+        if not isinstance(item, MappedLog) or item.fills is None or now >= held.at + CONTENT_S:
+            return True
+        gone = self.producers.get(held.source).exited_at is not None
+        return gone or trace.tree.node(item.span) is not None
+
+    def _release(self, trace: Trace, batch: list[Held], now: float) -> list[Command]:
+        out: list[Command] = []
+        fed = release(trace.tree, batch)
+        if fed:
+            run = trace.run
+            if run is None:
+                run = self._run(trace, fed[0].source)
+            self._feed(run, trace, fed, now, out)
+        self._settle([held.rq for held in batch], out)
+        return out
+
+    def _settle(self, rqs: list[int], out: list[Command]) -> None:
+        for rq in rqs:
+            self._waiting[rq] -= 1
+            if self._waiting[rq] == 0:
+                del self._waiting[rq]
+                out.append(Done(rq))
+
+    def _bound_memory(self, out: list[Command], now: float) -> None:
+        while self._held_bytes > HELD_BYTES:
+            oldest = min((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline)
+            out += self._release_hold(oldest, now, everything=True)
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def _run(self, trace: Trace, source: str) -> OtlpRun:
+        """The run of a trace that has none yet."""
+        key, binds = self._key(trace, source)
+        run = self.runs.get(key)
+        if run is None:
+            run = self.runs[key] = OtlpRun(key, ended=True)
+        if binds:
+            trace.run = run
+        return run
+
+    def _key(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
+        """Which run, and whether the trace is bound to it: where only logs came, its spans may say more."""
+        if trace.run_id is not None:
+            return RunKey(BY_RUN, trace.run_id), True
+        if trace.session is not None:
+            key = self.sessions.get(trace.session, RunKey(BY_SESSION, trace.session))
+            return key, not trace.id.startswith(_NO_TRACE)
+        if trace.tree.is_detail:
+            living = [run for run in self.runs.values() if not run.ended and run.members.get(source)]
+            if len(living) == 1:
+                return living[0].key, False
+            if trace.id.startswith(_NO_TRACE):
+                return RunKey(BY_PROCESS, source), False
+        if trace.tree.is_bare_call:
+            return RunKey(BY_PROCESS, source), True
+        return RunKey(BY_TRACE, trace.id), True
+
+    def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
+        self._take_session(run, trace, out)
+        first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
+        new_trace = trace.id not in run.trees
+        if new_trace and run.key.by != BY_TRACE and self.producers.get(first).exited_at is None:
+            # A new process of a session whose earlier one has gone: that attempt is over first.
+            out += otlp_ends.end_gone(run, self.producers, now)
+        if run.ended and (new_trace or first not in run.members):
+            run.begin(trace.session)
+            run.members[first] = True
+            out.append(OpenRun(run.key, self._arrival(run, first, fed)))
+        run.trees[trace.id] = trace.tree
+        run.last_arrival = max(run.last_arrival, now)
+        for one in fed:
+            self._join(run, one.source, fed, out)
+            run.note(one)
+            out.append(Feed(run.key, one.source, one.event))
+            if isinstance(one.item, MappedLog) and one.item.ends_session:
+                out += otlp_ends.finish(run, "session.end")
+
+    def _join(self, run: OtlpRun, source: str, fed: list[Fed], out: list[Command]) -> None:
+        lives = run.members.get(source)
+        if lives or (lives is False and (run.ended or self.producers.get(source).exited_at is not None)):
+            return
+        run.members[source] = True
+        out.append(Join(run.key, self._arrival(run, source, fed)))
+
+    def _take_session(self, run: OtlpRun, trace: Trace, out: list[Command]) -> None:
+        session = trace.session
+        if session is None or session in self.sessions:
+            return
+        self.sessions[session] = run.key
+        if run.session is None:
+            run.session = session
+            if not run.ended:
+                out.append(Adopt(run.key, session))
+
+    def _arrival(self, run: OtlpRun, source: str, fed: list[Fed]) -> Arrival:
+        producer: Producer = self.producers.get(source)
+        times = [one.event.ts for one in fed if one.source == source and one.event.ts is not None]
+        metadata: Json = {} if producer.service is None else {"service": producer.service}
+        metadata["run_key"] = str(run.key)
+        metadata["resource"] = producer.resource.attributes
+        return Arrival(
+            source, producer.identity, DOOR_OTLP, run.session, metadata, min(times) if times else None
+        )
+
+    # -- forgetting -------------------------------------------------------------------------------
+
+    def _forget(self, now: float) -> None:
+        if now < self._swept + _SWEEP_S:
+            return
+        self._swept = now
+        for trace in list(self.traces.values()):
+            if not trace.hold:
+                self._forget_trace(trace, now)
+        for key, run in list(self.runs.items()):
+            if run.ended and now > run.last_arrival + RUN_S:
+                del self.runs[key]
+                self.sessions = {s: k for s, k in self.sessions.items() if k != key}
+        wanted = {source for run in self.runs.values() for source in run.members}
+        wanted |= {source for trace in self.traces.values() for source in trace.hold.sources}
+        for source in self.producers.idle_since(now - RUN_S):
+            if source not in wanted:
+                self.producers.forget(source)
+
+    def _forget_trace(self, trace: Trace, now: float) -> None:
+        age, run = now - trace.last_arrival, trace.run
+        over = bool(trace.tree.roots) and not trace.tree.holes()
+        if age > RUN_S and (over or run is None or run.ended):
+            del self.traces[trace.id]
+            if run is not None:
+                run.forget(trace.id)
+        elif age > TREE_S and over:
+            trace.tree.forget()
+
+
+def _no_trace(source: str, session: str | None) -> str:
+    """Where the items of a process without a trace are held; each session apart."""
+    return _NO_TRACE + source if session is None else f"{_NO_TRACE}{source}/{session}"
+
+
+def _is_at_once(item: MappedSpan | MappedLog) -> bool:
+    return item.notice if isinstance(item, MappedSpan) else item.at_once
+
+
+def _give_time(item: MappedSpan | MappedLog, at: float) -> None:
+    """An item without a time of its own happened when it arrived."""
+    if isinstance(item, MappedLog):
+        item.time_ns = item.time_ns or int(at * 1e9)
+    elif item.end_ns == 0:
+        item.start_ns = item.end_ns = int(at * 1e9)

@@ -1,0 +1,147 @@
+"""Which process sent an item, and the source id it gets.
+
+A source id comes from ``service.instance.id``, else from the process, else from the resource. One
+id is one process: a second one that claims the same id (a restart too) gets its pid added.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from agentrund.model.event import Json
+from agentrund.model.otlp import Peer, Resource
+from agentrund.model.source import SOURCE_ID, Identity
+
+_HOST_KEYS: Final = "host."
+_BY_RESOURCE: Final = "resource-"
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """One sending process. ``exited_at`` is when it was seen to end."""
+
+    id: str
+    identity: Identity
+    resource: Resource
+    last_seen: float
+    exited_at: float | None = None
+    cause: str = ""
+
+    @property
+    def service(self) -> str | None:
+        """What the process calls itself."""
+        name = self.resource.attributes.get("service.name")
+        return name if isinstance(name, str) and name else None
+
+
+class Producers:
+    """All producers seen, by source id."""
+
+    def __init__(self) -> None:
+        self._by_claim: dict[str, list[Producer]] = {}
+        self._by_id: dict[str, Producer] = {}
+
+    def get(self, source: str) -> Producer:
+        """The producer of a source id."""
+        return self._by_id[source]
+
+    def of(self, peer: Peer, resource: Resource, now: float) -> Producer:
+        """The producer of a resource sent by ``peer``."""
+        identity = _identity(peer, resource.attributes)
+        claim = _claim(peer, identity, resource.attributes)
+        claimants = self._by_claim.get(claim, ())
+        for known in claimants:
+            if _same_process(known.identity, identity):
+                known.last_seen = max(known.last_seen, now)
+                if known.identity.pid is None:
+                    known.identity = identity
+                return known
+        return self._add(claim, self._free_id(claim, identity), identity, resource, now)
+
+    def _free_id(self, claim: str, identity: Identity) -> str:
+        """The claim, or where another process had it, the claim and the pid."""
+        if claim not in self._by_id:
+            return claim
+        source = f"{claim[:90]}:{identity.pid}"
+        return source if source not in self._by_id else f"{source}-{identity.pid_start}"
+
+    def _add(self, claim: str, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
+        producer = self._by_id[source] = Producer(source, identity, resource, now)
+        self._by_claim.setdefault(claim, []).append(producer)
+        return producer
+
+    def restore(self, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
+        """Put back a producer that a run's records know."""
+        known = self._by_id.get(source)
+        if known is not None:
+            return known
+        claim = _claim(Peer(identity=identity), identity, resource.attributes)
+        return self._add(source if claim.startswith(_BY_RESOURCE) else claim, source, identity, resource, now)
+
+    def exited(self, identity: Identity, cause: str, now: float) -> list[Producer]:
+        """The process of ``identity`` has ended; returns its producers."""
+        gone = [
+            p
+            for p in self._by_id.values()
+            if p.exited_at is None and p.identity.pid is not None and _same_process(p.identity, identity)
+        ]
+        for producer in gone:
+            producer.exited_at, producer.cause = now, cause
+        return gone
+
+    def forget(self, source: str) -> None:
+        """Give a producer up that no run needs."""
+        producer = self._by_id.pop(source, None)
+        for claim, claimants in list(self._by_claim.items()):
+            if producer in claimants:
+                claimants.remove(producer)
+                if not claimants:
+                    del self._by_claim[claim]
+
+    def idle_since(self, then: float) -> list[str]:
+        """Sources not heard of since ``then``."""
+        return [p.id for p in self._by_id.values() if p.last_seen < then]
+
+
+def _identity(peer: Peer, attributes: Json) -> Identity:
+    """The kernel's word, else the sender's own where it can only mean a process of this host."""
+    pid = attributes.get("process.pid")
+    if peer.identity.pid is None and isinstance(pid, int) and pid > 0 and _is_loopback(peer.host):
+        return Identity(pid=pid, pid_from="client")
+    return peer.identity
+
+
+def _claim(peer: Peer, identity: Identity, attributes: Json) -> str:
+    instance = attributes.get("service.instance.id")
+    if isinstance(instance, str) and instance:
+        return instance if SOURCE_ID.fullmatch(instance) else f"instance-{_short(instance)}"
+    if identity.pid is not None:
+        return f"pid-{identity.pid}" + (f"-{identity.pid_start}" if identity.pid_start is not None else "")
+    rest = sorted((k, str(v)) for k, v in attributes.items() if not k.startswith(_HOST_KEYS))
+    return f"{_BY_RESOURCE}{_short(repr((peer.host, rest)))}"
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _same_process(one: Identity, other: Identity) -> bool:
+    """Whether two identities may be one process; what one of them does not know does not count."""
+    return all(
+        a == b or a is None or b is None
+        for a, b in (
+            (one.pid, other.pid),
+            (one.pid_start, other.pid_start),
+            (one.boot_id, other.boot_id),
+        )
+    )
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host is not None and ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

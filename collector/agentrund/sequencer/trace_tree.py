@@ -1,0 +1,325 @@
+"""The spans of one trace: which of them become events, under which parents, and what never came.
+
+Rules (the numbers are those of the mapping page):
+
+- one model call told by nested or neighbouring spans is one call (D3, D4), one tool call told by
+  nested spans of its name is one (D5), an agent in an agent of its name is the same (D6); the outer
+  account is kept and filled with what only the inner one knows;
+- a step that is no (local) root, and a detail, are places in the tree only;
+- a fault that was told below is not told again above (D9).
+
+Knows no time and no run. What was released stays known, so that late spans find their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from agentrund.model.otlp import Fault, MappedSpan, SpanKind
+from agentrund.sequencer.trace_hold import Held
+
+_LEAVES: Final = frozenset({SpanKind.LLM, SpanKind.TOOL, SpanKind.POINT})
+_CALLS: Final = frozenset({SpanKind.LLM, SpanKind.TOOL})
+
+
+class Role(Enum):
+    """What a span is in the run, once decided."""
+
+    UNDECIDED = "undecided"
+    STEP = "step"
+    POINT = "point"
+    SILENT = "silent"
+    MERGED = "merged"
+    """Another span tells it."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A span's place. ``item`` is kept until its events are released."""
+
+    id: str
+    source: str
+    parent: str | None
+    kind: SpanKind
+    name: str
+    scope: str
+    start_ns: int
+    end_ns: int
+    entry: bool
+    shadow: bool
+    rq: int
+    item: MappedSpan | None
+    role: Role = Role.UNDECIDED
+    into: Node | None = None
+    pending: bool = False
+    """Only its beginning is known."""
+    opened: bool = False
+
+    @property
+    def what(self) -> SpanKind:
+        """LLM, TOOL or, for all that can only be an agent, AGENT."""
+        return self.kind if self.kind in _CALLS else SpanKind.AGENT
+
+
+@dataclass(slots=True, frozen=True)
+class Root:
+    """A root or local root that has ended. ``leaf``: it is itself a call, there is no agent around it."""
+
+    source: str
+    start_ns: int
+    end_ns: int
+    failed: bool
+    leaf: bool
+
+
+class Added(Enum):
+    """What became of a span that came in."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    FOREIGN = "foreign"
+    """Its id, or its being the root, belongs to a span of another process: the trace id was used twice."""
+
+
+class TraceTree:
+    """All spans of one trace."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._entries: list[Node] = []
+        self._children: dict[str, list[Node]] = {}
+        self._holes: dict[str, Node] = {}
+        self._faults: list[Fault] = []
+        self.roots: list[Root] = []
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    # -- what came --------------------------------------------------------------------------------
+
+    def add(self, held: Held, span: MappedSpan) -> Added:
+        """Take a span in. Only a NEW one is to be held and released."""
+        known = self._nodes.get(span.span)
+        if known is None and self._is_second_root(held.source, span):
+            return Added.FOREIGN
+        if known is not None:
+            if known.source != held.source:
+                return Added.FOREIGN
+            if not known.pending or span.notice:
+                return Added.DUPLICATE
+            known.pending, known.item, known.rq = False, span, held.rq
+            known.end_ns = span.end_ns
+        else:
+            self._insert(held, span)
+        if not span.notice and span.entry and span.kind is not SpanKind.DETAIL:
+            leaf = span.kind in _LEAVES
+            self.roots.append(Root(held.source, span.start_ns, span.end_ns, span.failed, leaf))
+        return Added.NEW
+
+    def _is_second_root(self, source: str, span: MappedSpan) -> bool:
+        if span.parent is not None:
+            return False
+        return any(n.parent is None and n.source != source for n in self._entries)
+
+    def _insert(self, held: Held, span: MappedSpan) -> None:
+        node = Node(
+            span.span,
+            held.source,
+            span.parent,
+            span.kind,
+            span.name,
+            span.scope,
+            span.start_ns,
+            span.end_ns,
+            span.entry,
+            span.shadow,
+            held.rq,
+            span,
+            pending=span.notice,
+        )
+        self._nodes[node.id] = node
+        self._holes.pop(node.id, None)
+        if node.entry:
+            self._entries.append(node)
+        if node.parent is not None:
+            self._children.setdefault(node.parent, []).append(node)
+            if not node.entry and node.parent not in self._nodes:
+                self._holes.setdefault(node.parent, node)
+
+    def is_rooted(self, sources: Iterable[str]) -> bool:
+        """Whether nothing more is to be waited for by spans of ``sources``.
+
+        The root is there, or each source's local root is. A local root that is a call does not count:
+        its caller, in another process, ends later and is still to come.
+        """
+        if any(n.parent is None and not n.pending for n in self._entries):
+            return True
+        rooted = {root.source for root in self.roots if not root.leaf}
+        return rooted.issuperset(sources)
+
+    @property
+    def has_agent_root(self) -> bool:
+        """Whether an agent, step or other span is root or local root."""
+        return any(not root.leaf for root in self.roots)
+
+    @property
+    def is_bare_call(self) -> bool:
+        """Whether all that came lies under roots that are calls themselves."""
+        tops = [n for n in self._entries if n.kind is not SpanKind.DETAIL]
+        return bool(tops) and not self._holes and all(n.parent is None and n.kind in _LEAVES for n in tops)
+
+    @property
+    def is_detail(self) -> bool:
+        """Whether nothing came that says anything of an agent's work."""
+        return all(n.kind is SpanKind.DETAIL for n in self._nodes.values())
+
+    def holes(self) -> dict[str, str]:
+        """Parents that never came, with the source of a child of theirs.
+
+        Below a root of the same process that has ended nothing can be open: what is missing there
+        was dropped by its sender.
+        """
+        return {
+            parent: child.source
+            for parent, child in self._holes.items()
+            if not any(
+                not root.leaf
+                and root.source == child.source
+                and root.start_ns <= child.start_ns <= root.end_ns
+                for root in self.roots
+            )
+        }
+
+    def begun(self) -> list[Node]:
+        """Spans of which only the beginning is known."""
+        return [n for n in self._nodes.values() if n.pending]
+
+    def forget(self) -> None:
+        """Give up what is known of a trace that has ended long ago; its holes and roots stay."""
+        self._nodes.clear()
+        self._children.clear()
+        self._entries.clear()
+
+    # -- places -----------------------------------------------------------------------------------
+
+    def node(self, span: str | None) -> Node | None:
+        """The node of a span id."""
+        return None if span is None else self._nodes.get(span)
+
+    def above(self, node: Node) -> Iterator[Node]:
+        """The known spans around ``node``, inside out; a merged one stands for what tells it."""
+        seen = {node.id}
+        parent = self.node(node.parent)
+        while parent is not None and parent.id not in seen:
+            seen.add(parent.id)
+            if parent.into is not None:
+                parent = parent.into
+                seen.add(parent.id)
+            yield parent
+            parent = self.node(parent.parent)
+
+    def outer(self, node: Node) -> Node | None:
+        """The step that encloses ``node``."""
+        return next((n for n in self.above(node) if n.role is Role.STEP), None)
+
+    def missing_above(self, node: Node) -> str | None:
+        """The first parent id around ``node`` that is not known."""
+        last = next(reversed(list(self.above(node))), node)
+        return last.parent if last.parent is not None and last.parent not in self._nodes else None
+
+    # -- roles ------------------------------------------------------------------------------------
+
+    def decide(self, nodes: list[Node]) -> None:
+        """Give every node its role, outer ones first."""
+        for node in nodes:
+            chain: dict[str, Node] = {}
+            at: Node | None = node
+            while at is not None and at.role is Role.UNDECIDED and at.id not in chain:
+                chain[at.id] = at
+                at = self.node(at.parent)
+            for inner in reversed(chain.values()):
+                self._decide(inner)
+
+    def _decide(self, node: Node) -> None:
+        if node.role is not Role.UNDECIDED:
+            return
+        if node.kind is SpanKind.POINT:
+            node.role = Role.POINT
+        elif node.kind is SpanKind.DETAIL or (node.kind not in _CALLS and not _may_be_agent(node)):
+            node.role = Role.SILENT
+        elif (twin := self._twin(node)) is not None:
+            node.role, node.into = Role.MERGED, twin
+        else:
+            node.role = Role.SILENT if self._told_below(node) else Role.STEP
+
+    def _twin(self, node: Node) -> Node | None:
+        """The span that already tells what ``node`` tells."""
+        outer = self.outer(node)
+        if outer is not None and _same(outer, node):
+            return outer
+        if node.kind is SpanKind.LLM and node.parent is not None:
+            return self._neighbour(node, self._children[node.parent])
+        return None
+
+    def _neighbour(self, node: Node, siblings: list[Node]) -> Node | None:
+        """A client library's own account and an instrumentation's are one; the latter's is kept."""
+        for other in siblings:
+            if other.kind is not SpanKind.LLM or other.shadow is node.shadow or not _overlap(node, other):
+                continue
+            if node.shadow and other.item is not None:
+                self._decide(other)
+            if node.shadow or (other.role is Role.STEP and other.opened):
+                return other.into or other
+        return None
+
+    def _told_below(self, node: Node) -> bool:
+        """Whether an inner account of the same was released before the outer one came."""
+        stack = list(self._children.get(node.id, ()))
+        seen = {node.id}
+        while stack:
+            inner = stack.pop()
+            if inner.id in seen:
+                continue
+            seen.add(inner.id)
+            if inner.role is Role.STEP:
+                if inner.opened and _same(node, inner):
+                    return True
+            else:
+                stack += self._children.get(inner.id, ())
+        return False
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def told(self, fault: Fault) -> bool:
+        """Whether the trace has told this fault already."""
+        return any(_same_fault(fault, known) for known in self._faults)
+
+    def tell(self, fault: Fault) -> None:
+        """Remember a fault as told."""
+        if not self.told(fault):
+            self._faults.append(fault)
+
+
+def _may_be_agent(node: Node) -> bool:
+    return node.kind is SpanKind.AGENT or node.entry
+
+
+def _same(outer: Node, inner: Node) -> bool:
+    if outer.what is not inner.what:
+        return False
+    return outer.what is SpanKind.LLM or outer.name == inner.name
+
+
+def _overlap(one: Node, other: Node) -> bool:
+    return one.start_ns <= other.end_ns and other.start_ns <= one.end_ns
+
+
+def _same_fault(one: Fault, other: Fault) -> bool:
+    """The same type (less its module) with the same words or none, or the same words."""
+    same_type = one.type.rpartition(".")[2] == other.type.rpartition(".")[2]
+    if one.message and other.message:
+        return one.message == other.message
+    return same_type
