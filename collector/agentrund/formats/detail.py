@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-import orjson
-
-from agentrund.formats import figures
+from agentrund.formats import document, figures
+from agentrund.formats.spilled import octets, pointer_of, preview_of
 from agentrund.model import kinds
 from agentrund.model.event import Json, Record
 from agentrund.model.run_state import is_number
@@ -48,8 +46,8 @@ def describe(record: Record) -> Detail:
         if key not in skip and value is not None:
             parts.append(pair(key, value))
     if ref.__class__ is str:
-        parts.append(figures.pointer(_count(payload.get("bytes")), ref))
-        return " · ".join(parts), _preview(payload), ref
+        parts.append(figures.pointer(octets(payload.get("bytes")), ref))
+        return " · ".join(parts), preview_of(payload), ref
     if block is not None:
         return " · ".join(parts), block, None
     if text is None:
@@ -65,27 +63,14 @@ def _with_text(parts: list[str], text: str) -> Detail:
     return " · ".join(parts), None, None
 
 
-def _preview(spilled: Json) -> str:
-    preview = spilled.get("preview")
-    return preview if isinstance(preview, str) else ""
-
-
 def pair(key: str, value: Any) -> str:
     """``key=value``, a string quoted only where a blank would hide its end, the rest as Python shows it."""
     kind = value.__class__
     if kind is str:
         return f'{key}="{value}"' if not value or " " in value else f"{key}={value}"
-    if kind is dict and (spilled := _spilled(value)) is not None:
+    if kind is dict and (spilled := pointer_of(value)) is not None:
         return f"{key}={figures.pointer(*spilled)}"
     return f"{key}={value}"
-
-
-def _spilled(value: Json) -> tuple[int, str] | None:
-    """Size and path of a value that was moved to a blob, None for any other object."""
-    ref = value.get("ref")
-    if isinstance(ref, str) and value.keys() == _SPILLED_KEYS:
-        return _count(value["bytes"]), ref
-    return None
 
 
 def _with_spilled(parts: list[str], payload: Json) -> Detail:
@@ -94,26 +79,14 @@ def _with_spilled(parts: list[str], payload: Json) -> Detail:
     for value in payload.values():
         if value.__class__ is dict:
             for candidate in (value, *value.values()):
-                if candidate.__class__ is dict and (spilled := _spilled(candidate)) is not None:
-                    return line, _preview(candidate), spilled[1]
+                if candidate.__class__ is dict and (spilled := pointer_of(candidate)) is not None:
+                    return line, preview_of(candidate), spilled[1]
     return line, None, None
-
-
-def _indented(args: Json) -> str:
-    try:
-        return orjson.dumps(args, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:
-        # orjson stops at 64-bit integers.
-        return msgspec.json.format(msgspec.json.encode(args), indent=2).decode()
-
-
-def _count(value: object) -> int:
-    return int(value) if is_number(value) else 0
 
 
 def _shown(value: object) -> str:
     """A value inside a sentence: text as it is, a spilled one by its pointer."""
-    if isinstance(value, dict) and (spilled := _spilled(value)) is not None:
+    if isinstance(value, dict) and (spilled := pointer_of(value)) is not None:
         return figures.pointer(*spilled)
     return str(value)
 
@@ -202,7 +175,7 @@ def _call(_: Record, payload: Json, parts: list[str]) -> str | None:
     line = " ".join([pair(key, value) for key, value in args.items()])
     if len(line) > ARGS_MAX:
         parts.append(f"{len(args)} args")
-        return _indented(args)
+        return document.encode(args)[:-1].decode()
     if line:
         parts.append(line)
     return None
@@ -236,7 +209,6 @@ class _Rule:
         self.said_beside_ref = self.said_beside_text | {"text_ref", "preview", "bytes"}
 
 
-_SPILLED_KEYS: Final = {"ref", "preview", "bytes"}
 _IDENTITY: Final = (*kinds.IDENTITY_KEYS, "open")
 _WHOSE: Final = (*_IDENTITY, "session_id", "framework", "framework_version", "model")
 _ERROR: Final = _Rule(_failure, "error_type", "error")

@@ -1,7 +1,8 @@
 """Foreign text made harmless for a file that people and line tools read.
 
-Decides which characters never reach agent.logs raw, and which lines inside a block could be taken for
-something the collector wrote. Must not know what the text is or where it goes.
+Decides which characters never reach agent.logs and outline.md raw, which lines inside a block could be
+taken for something the collector wrote, and what Markdown would make live. Must not know what the
+text is or where it goes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _BEYOND_ASCII: Final = re.compile(
 _FORGEABLE_BYTES: Final = re.compile(rb"\n(?=#[^\x00-\x2f\x3a-\x7f]|\xe2\x94|==== attempt|---- attempt)")
 _FORGEABLE_START: Final = (b"#", "┌".encode(), "└".encode(), b"==== attempt", b"---- attempt")
 
+_MARKDOWN: Final = re.compile(r"[<`\[]|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)")
+
 
 def _escaped(match: re.Match[str]) -> str:
     char = match[0]
@@ -40,6 +43,18 @@ def one_line(text: str) -> str:
     """``text`` with ``⏎`` for newlines and escapes for control characters."""
     # isprintable is the cheap test; it also refuses harmless characters, which the pattern lets through.
     return text if text.isprintable() else _IN_LINE.sub(_escaped, text)
+
+
+def markdown(text: str, limit: int) -> str:
+    """At most ``limit`` characters as one line that Markdown shows as text: no HTML, links, images, code."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return _MARKDOWN.sub(_marked, one_line(text))
+
+
+def _marked(match: re.Match[str]) -> str:
+    char = match[0]
+    return {"<": "&lt;", "&": "&amp;"}.get(char, "\\" + char)
 
 
 def block(text: str) -> bytes:
