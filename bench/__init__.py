@@ -1,0 +1,1 @@
+"""Measurements of the hot paths: `make bench`."""
