@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentrund_client._clean import name_of, text_of
+from agentrund_client._clean import merged, name_of, text_of
 from agentrund_client._context import get_place, open_step, parent_of
 from agentrund_client._discover import disabled
 from agentrund_client._environment import PARENT, RUN_ID
 from agentrund_client._guard import guarded, nothing
 from agentrund_client._messages import prompt_keys
 from agentrund_client._process import FORK_PATIENCE, main_recorder, start_recorder, the_place
-from agentrund_client._recorder import merged
 from agentrund_client._run import Run
 from agentrund_client._steps import Agent, Llm, Step, Tool
 

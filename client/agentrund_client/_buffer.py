@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Self
 
+from agentrund_client._discover import limit
 from agentrund_client._wire import lost_line
+
+# 16 MiB hold some 50,000 ordinary events: seconds of a collector that does not read.
+BUFFER_BYTES = 16 << 20
+BUFFER_EVENTS = 50_000
 
 # An entry is (n, line, kind): kind is EVENT, CONTROL, or the first number of a lost range (n is its last).
 Entry = tuple[int, bytes, int]
@@ -29,6 +35,14 @@ class Buffer:
         self._in_flight: deque[Entry] = deque()
         self._pending: deque[Entry] = deque()
         self._bytes = 0
+
+    @classmethod
+    def with_limits(cls) -> Self:
+        """A buffer with the bounds that the environment sets."""
+        return cls(
+            limit("AGENTRUND_BUFFER_MAX_BYTES", BUFFER_BYTES),
+            limit("AGENTRUND_BUFFER_MAX_EVENTS", BUFFER_EVENTS),
+        )
 
     def __len__(self) -> int:
         return len(self._in_flight) + len(self._pending)
@@ -78,9 +92,10 @@ class Buffer:
         A lost entry at the very end stays back while older lines are in flight: it may have to grow, and
         every growth after it was sent would be a frame of its own.
         """
-        if not self._pending:
+        try:
+            entry = self._pending[0]
+        except IndexError:  # the loop looks here without the lock, to see whether it has to come in
             return None
-        entry = self._pending[0]
         return None if entry[2] > EVENT and len(self._pending) == 1 and self._in_flight else entry
 
     def start(self) -> None:

@@ -38,6 +38,19 @@ def name_of(value: Any) -> str | None:
     return value if value is None or type(value) is str else _text(value)
 
 
+def merged(reserved: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """The contract's keys and the user's; a user's key of the same name gets an underscore."""
+    if not fields:
+        return reserved
+    result = dict(reserved)
+    for key, value in fields.items():
+        free = key
+        while free in result:
+            free += "_"
+        result[free] = value
+    return result
+
+
 def safe_repr(value: Any) -> str:
     """repr(), or a note where repr() itself fails."""
     try:

@@ -18,11 +18,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from agentrund_client._backoff import Backoff
 from agentrund_client._buffer import CONTROL, EVENT, Buffer
 from agentrund_client._channel import Channel
-from agentrund_client._discover import limit, socket_path
+from agentrund_client._discover import socket_path
 from agentrund_client._guard import note_fault, notice
 from agentrund_client._loop import Loop, the_loop
 from agentrund_client._spool import Spool, open_spool
@@ -30,9 +31,6 @@ from agentrund_client._turnstile import Turnstile
 from agentrund_client._waiters import Waiter, Waiters
 from agentrund_client._wire import Frame, encode_frame, fitting, number
 
-# 16 MiB hold some 50,000 ordinary events: seconds of a collector that does not read.
-BUFFER_BYTES = 16 << 20
-BUFFER_EVENTS = 50_000
 LINE_BYTES = 64 << 20  # the protocol's default, until `welcome` says otherwise
 
 # Acks only free memory, so they are read at most this often (seconds): a wake-up costs as much as ten events.
@@ -57,10 +55,7 @@ class Link:
         self._on_welcome = on_welcome
         self._welcomed = threading.Event()
         self._locked = Turnstile()
-        self._buffer = Buffer(
-            limit("AGENTRUND_BUFFER_MAX_BYTES", BUFFER_BYTES),
-            limit("AGENTRUND_BUFFER_MAX_EVENTS", BUFFER_EVENTS),
-        )
+        self._buffer = Buffer.with_limits()
         self._waiters = Waiters()
         self._loop: Loop | None = None
         self._channel: Channel | None = None
@@ -122,10 +117,11 @@ class Link:
 
     def abandon(self) -> None:
         """Close the parent's descriptors in a forked child. No lock: a thread of the parent may hold it."""
-        if self._channel is not None:
-            self._channel.close()
-        if self._spool is not None:
-            self._spool.close()
+        with suppress(OSError):
+            if self._channel is not None:
+                self._channel.close()
+            if self._spool is not None:
+                self._spool.close()
 
     # What the loop calls
 
@@ -141,6 +137,8 @@ class Link:
 
     def due(self) -> float | None:
         """The next moment something is to be done without an event."""
+        if self._ending and self._may_retire:
+            return 0.0
         if self._channel is None:
             return None if self._refused else self._retry.at
         if self._broken or self._more_acks or (self._ready and not self._blocked and self._buffer.next()):
@@ -256,9 +254,11 @@ class Link:
         self._channel, self._attempts_busy = channel, 0
         self._greeted, self._blocked, self._broken = False, False, None
         self._retry.fail()  # for the case that it closes again before it says welcome
-        self._send(channel, encode_frame(self.hello))
+        if not self._send(channel, encode_frame(self.hello)):
+            self._disconnect(None)
+            return False
         # Nothing to send again: events may follow right behind hello.
-        self._ready = self._settled and self._broken is None
+        self._ready = self._settled
         return True
 
     def _disconnect(self, fault: OSError | None) -> None:
@@ -371,9 +371,13 @@ class Link:
                 self._send(channel, encode_frame({"op": "heartbeat"}))
 
     def _retire(self) -> None:
-        """After the run's end: nothing is kept open for it. A spool file is left to whoever hands it in."""
-        if self._settled or (self._spooling and self._channel is None):
+        """After the run's end nothing is kept open for it. A spool file is left to whoever hands it in."""
+        if self._may_retire:
             self._part()
+
+    @property
+    def _may_retire(self) -> bool:
+        return self._settled or (self._spooling and self._channel is None)
 
     def _part(self) -> None:
         if self._channel is not None and not self._settled:
@@ -435,7 +439,7 @@ class Link:
         self._ack(frame.get("acked", 0))
         if self._spool is not None:
             self._spool.rewind(self.acked)
-        else:
+        elif not self._ready:
             self._ready = True
             self._request_flushes()
         self._welcomed.set()
@@ -478,10 +482,9 @@ class Link:
             self._waiters.fail()
         elif self._ready:
             self._queue_flush(flush_id)
-        else:
-            self._retry.at = (
-                0.0  # one look whether somebody has come meanwhile; its failure settles the waiter
-            )
+        elif self._channel is None:
+            # One look whether somebody has come meanwhile; where not, that settles the waiter.
+            self._retry.at = 0.0
 
     def _request_flushes(self) -> None:
         for flush_id in self._waiters.flush_ids:

@@ -130,7 +130,9 @@ class Loop:
             self._rest()
         events = {id(by_fd[fd]): mask for fd, mask in ready.items()}
         for link in links:
-            link.turn(events.get(id(link), 0))
+            mask, link_due = events.get(id(link), 0), link.due()
+            if mask or (link_due is not None and link_due <= time.monotonic()):
+                link.turn(mask)
 
     def _rest(self) -> None:
         """Empty the pipe before looking at the links: what comes later wakes us again."""

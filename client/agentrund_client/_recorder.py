@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from agentrund_client import _environment
-from agentrund_client._clean import safe_str
+from agentrund_client._clean import merged, safe_str
 from agentrund_client._context import Place, get_place, parent_of
 from agentrund_client._guard import traceback_of
+from agentrund_client._handin import hand_in_orphans
 from agentrund_client._source import Source
 from agentrund_client._wire import Frame
 
@@ -100,22 +101,10 @@ class Recorder:
         return inside if "/" in inside else f"{old.id}/{inside}"
 
     def _welcome(self, frame: Frame) -> None:
+        hand_in_orphans()
         run_id = frame.get("run_id")
         if self._exports and isinstance(run_id, str) and not self._source.ended:
             _environment.export(_environment.RUN_ID, run_id)
-
-
-def merged(reserved: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """The contract's keys and the user's; a user's key of the same name gets an underscore."""
-    if not fields:
-        return reserved
-    result = dict(reserved)
-    for key, value in fields.items():
-        free = key
-        while free in result:
-            free += "_"
-        result[free] = value
-    return result
 
 
 def is_fault(leaving: BaseException | None) -> bool:

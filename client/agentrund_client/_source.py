@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from agentrund_client._clean import name_of
+from agentrund_client._clean import merged, name_of
 from agentrund_client._link import Link
 from agentrund_client._wire import Frame, encode_event
 
+# What the collector takes as a name; a longer one is cut, and stands in full in the payload.
+_MAX_NAME = 4096
 # Room for `{"n":<20 digits>,` and the newline in front of and behind what `encode_event` gives.
 _NUMBER_ROOM = 32
 
@@ -60,6 +62,8 @@ class Source:
         must: bool = False,
     ) -> None:
         """Send one event. `payload` may hold anything, `dur_ms` is milliseconds, `must` passes the bounds."""
+        if name is not None and len(name) > _MAX_NAME:
+            name, payload = name[: _MAX_NAME - 1] + "…", merged(payload, {"name": name})
         event: Frame = {"type": kind}
         for key, value in (("name", name), ("span", span), ("parent", parent)):
             if value is not None:
