@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 START_S = 30
 
@@ -17,9 +17,16 @@ class Daemon:
     """``agentrund serve`` on ``root``; ready when the constructor returns, gone when the block ends."""
 
     def __init__(
-        self, base: Path, *, root: Path | None = None, env: dict[str, str] | None = None, **settings: str
+        self,
+        base: Path,
+        *,
+        root: Path | None = None,
+        env: dict[str, str] | None = None,
+        wrapper: list[str] | None = None,
+        **settings: str,
     ) -> None:
         self.base = base
+        self.wrapper = wrapper or []
         self.root = root or base / "root"
         self.socket = base / "s" / "agentrund.sock"
         self.settings = {"otlp_grpc": "off", **settings}
@@ -31,6 +38,7 @@ class Daemon:
     def start(self) -> None:
         """Start it (again); returns when it says it is recording, which is after recovery."""
         command = [
+            *self.wrapper,
             sys.executable,
             "-m",
             "agentrund.cli.main",
@@ -49,7 +57,7 @@ class Daemon:
         line = self.process.stdout.readline()
         assert "recording" in line, f"{line!r}\n{self.stderr.read_text()}"
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,4 +110,6 @@ class Daemon:
         """Run a command on this root."""
         command = [sys.executable, "-m", "agentrund.cli.main", *args]
         env = {**self.env, "AGENTRUND_ROOT": str(self.root), "AGENTRUND_SOCKET": str(self.socket)}
-        return subprocess.run(command, capture_output=True, text=True, env=env, cwd=self.base, timeout=60)
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, env=env, cwd=self.base, timeout=60
+        )

@@ -75,7 +75,7 @@ class Player:
         self.counters = dict.fromkeys(SOURCES, 0)
         self.now = 1_800_000_000.0
 
-    def play(self, play: Play) -> list[Step]:
+    def play(self, play: Play) -> list[Step]:  # noqa: PLR0911 - one return an input
         """Feed one input; what cannot happen in that state gives nothing."""
         self.now += 0.25
         machine, source = self.machine, play.source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 WAIT_S = 20
 
@@ -19,7 +19,7 @@ class RawClient:
         self.sock.connect(str(path))
         self._buffer = b""
 
-    def __enter__(self) -> RawClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -9,7 +9,7 @@ import os
 from typing import Final
 
 from agentrund import __version__
-from agentrund.formats import layout, navigate
+from agentrund.formats import layout
 from agentrund.model.errors import Damaged
 from agentrund.receivers.unix_socket import UnixSocketDoor
 from agentrund.service import discovery, maintenance
@@ -58,7 +58,6 @@ class Collector:
 
     async def start(self) -> None:
         """Recover what was open, then open the doors and say so."""
-        self.root.write_once(layout.NAVIGATE, navigate.text().encode())
         recovered = self.runs.recover()
         await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
         for actor in recovered:

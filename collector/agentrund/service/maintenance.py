@@ -68,10 +68,10 @@ def rebuild_index(store: Root, progress: Progress | None = None) -> None:
     def rows() -> Iterator[Row]:
         for done, run_id in enumerate(run_ids, start=1):
             files = store.run(run_id)
-            row = derive(files.records(files.trace.whole_lines())).row
+            whole = files.trace.whole_lines()
+            if whole:
+                yield derive(files.records(whole)).row
             files.close()
-            if row is not None:
-                yield row
             if progress is not None:
                 progress(done, len(run_ids))
 

@@ -15,7 +15,7 @@ import orjson
 from agentrund.model.errors import Rejected
 from agentrund.model.event import Json
 from agentrund.model.source import Arrival, Identity
-from agentrund.receivers.decode.jsonl import PROTOCOL_VERSION, Control, EventFrame, Frame, Hello
+from agentrund.receivers.decode.jsonl import PROTOCOL_VERSION, Control, EventFrame, Frame, Hello, HelloRefused
 from agentrund.receivers.stream_sink import StreamConnection
 from agentrund.service.process_watch import describe
 from agentrund.service.run_actor import RunActor
@@ -171,6 +171,7 @@ class Session:
         self.reply({"op": "error", "code": "storage", "message": message})
 
     def _status(self, _args: Json) -> None:
+        self.commit()  # what it tells is in the files
         self.reply({"op": "status", **self._service.status()})
 
     def _do(self, args: Json) -> None:
@@ -180,6 +181,8 @@ class Session:
 
     def refused(self, error: Rejected) -> None:
         """Leave a mark of a refusal in the run, where there is one."""
+        if isinstance(error, HelloRefused):
+            self._seat, self._refused_hello = None, True
         seat = self._seat or next(iter(self._implicit.values()), None)
         if seat is not None and error.code != "unknown_op":
             actor = self._service.runs.actor(seat.run_id)

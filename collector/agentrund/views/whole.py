@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agentrund.formats import layout
+from agentrund.formats.spilled import pointer_of
 from agentrund.model.errors import Damaged
 from agentrund.model.event import Json, Record
 from agentrund.views.folder import Root
 
-_SPILLED_KEYS: Final = {"ref", "preview", "bytes"}
 _TEXT_KEYS: Final = frozenset({"preview", "bytes"})
 
 
@@ -43,9 +43,9 @@ def read_blob(root: Root, run_id: str, ref: str) -> str:
 
 def _value(root: Root, run_id: str, value: Any) -> Any:
     if isinstance(value, dict):
-        ref = value.get("ref")
-        if isinstance(ref, str) and ref.startswith(f"{layout.BLOBS}/") and value.keys() == _SPILLED_KEYS:
-            return read_blob(root, run_id, ref)
+        pointer = pointer_of(value)
+        if pointer is not None:
+            return read_blob(root, run_id, pointer[1])
         return {key: _value(root, run_id, item) for key, item in value.items()}
     if isinstance(value, list):
         return [_value(root, run_id, item) for item in value]

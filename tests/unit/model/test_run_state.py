@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.records import Book
 
 from agentrund.model.run_state import is_number, said
+from support.records import Book
 
 
 def test_metadata_is_kept_through_a_resume_and_newer_values_win():

@@ -32,7 +32,6 @@ def strict(data: bytes) -> object:
         raise ValueError(name)
 
     value = json.loads(data.decode("utf-8"), parse_constant=refuse)
-    assert "\ud800" <= "\udfff"
     json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 
@@ -55,7 +54,7 @@ def test_any_bytes_give_a_frame_or_a_refusal(line):
     try:
         decode(line)
     except Rejected as error:
-        assert error.code in {"bad_json", "bad_frame", "bad_event", "unsupported_version"}
+        assert error.code in {"bad_json", "bad_frame", "bad_event", "unsupported_version"}  # noqa: PT017
 
 
 @given(objects, st.integers(0, 300), st.integers(0, 255))

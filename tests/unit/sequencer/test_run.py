@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machine_plays import Play, Player, fixed_iso, plays
 
 from agentrund.formats import trace_jsonl
 from agentrund.model.event import Event, Record
@@ -12,6 +11,7 @@ from agentrund.model.run_state import RunState
 from agentrund.model.source import Arrival, Identity
 from agentrund.sequencer.run import RunMachine
 from agentrund.sequencer.states import TABLE, Act, Input, State, state_of
+from support.machine_plays import Play, Player, fixed_iso, plays
 
 RUN = "20260101_000000_0001"
 

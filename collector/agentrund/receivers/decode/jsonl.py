@@ -78,6 +78,10 @@ class _Fast(msgspec.Struct):
 _decode_fast: Final = msgspec.json.Decoder(_Fast).decode
 
 
+class HelloRefused(Rejected):
+    """A hello that cannot be read: until a good one, its sender has no place."""
+
+
 class SlowLines:
     """How many lines needed the slow way: a fast path that has silently become the slow one shows here."""
 
@@ -244,16 +248,16 @@ _OBJECTS: Final = frozenset({"git", "guardrails", "meta"})
 def _hello(frame: Json) -> Hello:
     version = frame.get("v", PROTOCOL_VERSION)
     if version != PROTOCOL_VERSION:
-        raise Rejected("unsupported_version", f"this collector speaks version {PROTOCOL_VERSION}")
+        raise HelloRefused("unsupported_version", f"this collector speaks version {PROTOCOL_VERSION}")
     source = frame.get("source")
     if not isinstance(source, str) or SOURCE_ID.fullmatch(source) is None:
-        raise Rejected("bad_frame", f"source must match {SOURCE_ID.pattern}")
+        raise HelloRefused("bad_frame", f"source must match {SOURCE_ID.pattern}")
     pid = frame.get("pid")
     if pid is not None and (not _is_int(pid) or not 0 < pid < 2**31):
-        raise Rejected("bad_frame", "pid must be a positive integer or null")
+        raise HelloRefused("bad_frame", "pid must be a positive integer or null")
     for key in ("session_id", "run_id"):
         if frame.get(key) is not None and not isinstance(frame[key], str):
-            raise Rejected("bad_frame", f"{key} must be a string or null")
+            raise HelloRefused("bad_frame", f"{key} must be a string or null")
     metadata: Json = {}
     for key in _METADATA:
         value = frame.get(key)
@@ -261,6 +265,6 @@ def _hello(frame: Json) -> Hello:
             continue
         expected = "an array" if key in _ARRAYS else "an object" if key in _OBJECTS else "a string"
         if _name_of(value) != expected:
-            raise Rejected("bad_frame", f"{key} must be {expected} or null")
+            raise HelloRefused("bad_frame", f"{key} must be {expected} or null")
         metadata[key] = value
     return Hello(source, pid, frame.get("session_id") or None, frame.get("run_id") or None, metadata)

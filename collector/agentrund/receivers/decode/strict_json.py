@@ -29,10 +29,28 @@ def clean_object(raw: bytes) -> Json | None:
         value = _DECODE(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if not isinstance(value, dict) or _keys(value) != raw.count(b'":'):
-        # Fewer keys than `":`: a repeated key, or a string that holds one; both are rare.
+    if not isinstance(value, dict):
+        return None
+    # Other counts mean a repeated key, blanks before a colon, or a string that holds `":`: rare, so look.
+    if _keys(value) != raw.count(b'":') and _repeats_a_key(raw):
         return None
     return value
+
+
+def _repeats_a_key(raw: bytes) -> bool:
+    def watch(pairs: list[tuple[str, Any]]) -> None:
+        if len({key for key, _ in pairs}) != len(pairs):
+            raise _RepeatedKeyError
+
+    try:
+        json.loads(raw, object_pairs_hook=watch, parse_int=len, parse_float=len)
+    except (_RepeatedKeyError, RecursionError):
+        return True
+    return False
+
+
+class _RepeatedKeyError(Exception):
+    """An object names a key twice."""
 
 
 def _keys(value: Json) -> int:

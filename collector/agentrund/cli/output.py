@@ -1,0 +1,98 @@
+"""How output looks: colour or not, tables, JSON, progress. Data goes to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final, Protocol
+
+import click
+import msgspec
+
+from agentrund.formats.escape import one_line
+
+STATUS_COLOR: Final = {"ok": "green", "failed": "red", "crashed": "bright_red", "running": "cyan"}
+
+
+def use_color(choice: str, stream: IO[Any] | None = None, env: Mapping[str, str] | None = None) -> bool:
+    """Whether to colour: as told, else on a terminal that did not decline it."""
+    if choice != "auto":
+        return choice == "always"
+    env = os.environ if env is None else env
+    stream = sys.stdout if stream is None else stream
+    return stream.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def write(data: bytes) -> None:
+    """Bytes to stdout."""
+    sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Hand over what was written: what a follower waits for must not sit in a buffer."""
+    sys.stdout.buffer.flush()
+
+
+def note(text: str) -> None:
+    """A remark for the person, not part of the data."""
+    click.echo(text, err=True)
+
+
+def json_line(value: Any) -> None:
+    """One JSON document on one line. Integers of any size keep their digits."""
+    write(msgspec.json.encode(value) + b"\n")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> None:
+    """Columns separated by two blanks; foreign text is made harmless. A status is coloured."""
+    lines = [[one_line(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+        if color:
+            cells = [_painted(cell, is_header=number == 0) for cell in cells]
+        write(("  ".join(cells).rstrip() + "\n").encode())
+
+
+def _painted(cell: str, *, is_header: bool) -> str:
+    if is_header:
+        return click.style(cell, bold=True)
+    color = STATUS_COLOR.get(cell.rstrip())
+    return click.style(cell, fg=color) if color else cell
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+class Progress(Protocol):
+    """How far long work has come."""
+
+    def __call__(self, done: int, total: int, /) -> None:
+        """Say it."""
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Progress]:
+    """A bar on stderr where that is a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    shown = 0
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def update(done: int, total: int) -> None:
+            nonlocal shown
+            bar.length = max(total, 1)
+            bar.update(done - shown)
+            shown = done
+
+        yield update

@@ -1,0 +1,34 @@
+"""``agentrund verify``: every invariant of the run folders."""
+
+from __future__ import annotations
+
+import click
+
+from agentrund.cli import output
+from agentrund.cli.errors import DONE, FOUND
+from agentrund.cli.options import debug_option, json_option, root_option
+from agentrund.cli.reading import open_root
+from agentrund.formats.escape import one_line
+from agentrund.views import verify
+from agentrund.views.resolve import resolve
+
+
+@click.command(
+    short_help="Check every invariant of the run folders and name each damage.",
+    epilog="""\b
+Examples:
+  agentrund verify
+  agentrund verify latest
+  agentrund verify --json | jq -r .path""",
+)
+@click.argument("run", nargs=-1)
+@root_option
+@json_option
+@debug_option
+def command(*, run: tuple[str, ...], root: str | None, as_json: bool) -> int:
+    """Check every invariant of the run folders and name each damage.
+
+    Without RUN all runs and the index. Ends with 1 when anything was found. With --json one line per
+    finding: path, offset, message, hint.
+    """
+    raise NotImplementedError

@@ -1,0 +1,238 @@
+"""Deaths: seen at once, told with their cause, never invented."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from support.daemon import Daemon
+from support.processes import Agent
+from support.raw_client import RawClient
+from support.waiting import until
+
+WORK = """
+client.hello("agent", session_id="s")
+client.send({"n": 1, "type": "agent.start", "name": "planner", "span": "1"},
+            {"n": 2, "type": "tool.call", "name": "run_python", "span": "2", "parent": "1", "payload": {"args": {}}})
+client.acked(2)
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with Daemon(tmp_path) as running:
+        yield running
+
+
+def logs(daemon, run_id=None) -> str:
+    return (daemon.run_dir(run_id) / "agent.logs").read_text()
+
+
+def banner(daemon, run_id=None) -> list[str]:
+    """The crash marker and its open lines."""
+    return until(
+        lambda: [line for line in logs(daemon, run_id).split("\n") if line.startswith(("----", "     open"))],
+        "a banner",
+    )
+
+
+def finished(daemon) -> dict:
+    return until(lambda: [row for row in daemon.rows() if row["status"] != "running"], "an ended row")[0]
+
+
+def test_a_kill_gets_its_banner_with_what_was_open(daemon):
+    with Agent(daemon.socket, WORK + "ready()") as agent:
+        agent.wait_ready()
+        agent.kill()
+    lines = banner(daemon)
+    assert "without run.end (process exited: killed by SIGKILL) ----" in lines[0]
+    assert lines[1].startswith("     open: #0002 planner (agent.start, ")
+    assert lines[2].startswith("     open: #0003 run_python (tool.call, ")
+    row = finished(daemon)
+    assert (row["status"], row["last_error"]) == ("crashed", "process exited: killed by SIGKILL")
+    meta = json.loads((daemon.run_dir() / "meta.json").read_text())
+    assert meta["attempts"][0]["outcome"] == "crashed"
+    assert meta["attempts"][0]["cause"] == "process exited: killed by SIGKILL"
+    assert daemon.cli("verify").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("sys.exit(3)", "process exited: exit code 3"),
+        ("os._exit(0)", "process exited: exit code 0"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", "process exited: killed by SIGTERM"),
+        ("os.abort()", "process exited: killed by SIGABRT"),
+    ],
+)
+def test_the_cause_is_what_the_kernel_says(daemon, code, cause):
+    with Agent(daemon.socket, WORK + code) as agent:
+        agent.end()
+    assert f"({cause})" in banner(daemon)[0]
+
+
+def test_what_was_in_the_socket_at_the_death_is_kept(daemon):
+    code = """
+client.send({"op": "hello", "source": "agent"}, *[{"n": n, "type": "log", "payload": {"i": n}} for n in range(1, 301)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    daemon.process.send_signal(signal.SIGSTOP)
+    with Agent(daemon.socket, code) as agent:
+        agent.end()
+    daemon.process.send_signal(signal.SIGCONT)
+    banner(daemon)
+    assert [r["payload"]["i"] for r in daemon.trace() if r["type"] == "log"] == list(range(1, 301))
+
+
+def test_a_grandchild_that_holds_the_socket_does_not_hide_a_death(daemon):
+    code = (
+        WORK
+        + """
+os.set_inheritable(client.sock.fileno(), True)
+subprocess.Popen(["sleep", "60"], close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+ready()
+"""
+    )
+    with Agent(daemon.socket, code) as agent:
+        agent.wait_ready()
+        agent.kill()
+    assert "killed by SIGKILL" in banner(daemon)[0]
+
+
+def test_a_closed_connection_is_no_death(daemon):
+    with Agent(
+        daemon.socket,
+        WORK
+        + "client.close(); ready(); client = RawClient(Path(sys.argv[1])); print(client.hello('agent')['acked'], flush=True)",
+    ) as agent:
+        agent.wait_ready()
+        with RawClient(daemon.socket) as other:
+            other.settle()
+        assert "without run.end" not in logs(daemon)
+        agent.go_on()
+        assert agent.process.stdout.readline() == "2\n"
+
+
+def test_others_live_on_and_the_death_is_an_event(daemon):
+    with RawClient(daemon.socket) as owner:
+        run_id = owner.hello("owner", session_id="s")["run_id"]
+        with Agent(daemon.socket, WORK + "ready()") as agent:
+            agent.wait_ready()
+            agent.kill()
+        exited = until(lambda: [r for r in daemon.trace() if r["type"] == "source.exit"], "source.exit")[0]
+        assert exited["payload"]["error_type"] == "SourceExited"
+        assert [step["name"] for step in exited["payload"]["open"]] == ["planner", "run_python"]
+        owner.send({"n": 1, "type": "run.end", "status": "ok"})
+        owner.acked(1)
+        assert daemon.trace(run_id)[-1]["type"] == "run.end"
+    assert finished(daemon)["status"] == "ok"
+    assert "without run.end" not in logs(daemon)
+
+
+def test_a_killed_session_is_resumed_in_its_folder(daemon):
+    for _ in range(2):
+        with Agent(daemon.socket, WORK.replace('"agent"', "f'agent-{os.getpid()}'") + "ready()") as agent:
+            agent.wait_ready()
+            agent.kill()
+        until(lambda: [row for row in daemon.rows() if row["status"] == "crashed"], "crashed")
+    with RawClient(daemon.socket) as client:
+        welcome = client.hello("third", session_id="s")
+        assert welcome["attempt"] == 3
+        client.send({"n": 1, "type": "run.end", "status": "ok"})
+        client.acked(1)
+    assert finished(daemon)["status"] == "ok"
+    text = logs(daemon)
+    assert text.count("without run.end") == 2
+    assert text.count("==== attempt") == 3
+    assert [r["seq"] for r in daemon.trace()] == list(range(1, len(daemon.trace()) + 1))
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_a_sender_in_another_pid_namespace_is_judged_by_its_silence(tmp_path):
+    wrapper = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*wrapper, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine does not let us make pid namespaces")
+    # A collector in a namespace of its own cannot see our processes.
+    with (
+        Daemon(tmp_path, heartbeat_timeout="1s", wrapper=wrapper) as daemon,
+        RawClient(daemon.socket) as client,
+    ):
+        assert client.hello("far", pid=12345)["heartbeat_s"] == 0.25
+        start = daemon.trace()[0]["payload"]
+        assert (start["pid"], start["pid_from"]) == (12345, "client")
+        assert "(heartbeat lost)" in banner(daemon)[0]
+
+
+def test_a_stopped_collector_grants_everybody_an_interval(tmp_path):
+    wrapper = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*wrapper, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine does not let us make pid namespaces")
+    assert sys.platform == "linux"
+    from agentrund.sequencer.liveness import Heartbeats
+
+    beats = Heartbeats(60)
+    beats.heard("a", 0)
+    assert beats.silent(61) == ["a"]
+    beats.grant(61)
+    assert beats.silent(62) == []
+
+
+# -- the collector itself goes away ---------------------------------------------------------------
+
+
+def test_a_restart_goes_on_at_the_next_number_and_closes_the_dead(daemon):
+    with (
+        Agent(
+            daemon.socket, WORK.replace('"agent"', '"living"').replace('"s"', '"living"') + "ready()"
+        ) as living,
+        Agent(daemon.socket, WORK + "ready()") as dying,
+    ):
+        living.wait_ready()
+        dying.wait_ready()
+        daemon.kill()
+        dying.kill()
+        daemon.start()
+        rows = until(
+            lambda: {row["session_id"]: row for row in daemon.rows() if row["status"] == "crashed"}, "crashed"
+        )
+        assert set(rows) == {"s"}
+        assert "(process exited)" in banner(daemon, rows["s"]["run_id"])[0]
+        [run_id] = [row["run_id"] for row in daemon.rows() if row["status"] == "running"]
+        assert "without run.end" not in logs(daemon, run_id)
+        living.kill()
+        assert "killed by SIGKILL" in banner(daemon, run_id)[0]
+        until(lambda: all(row["status"] == "crashed" for row in daemon.rows()), "both ended")
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_sigterm_takes_what_was_sent_and_leaves_open_runs_open(daemon):
+    with RawClient(daemon.socket) as client:
+        client.hello("a")
+        client.send(*[{"n": n, "type": "log", "payload": {"i": n}} for n in range(1, 201)])
+        assert daemon.stop() == 0
+        assert not daemon.socket.exists()
+        assert not daemon.socket.with_suffix(".json").exists()
+        assert len(daemon.trace()) == 201
+        assert [row["status"] for row in daemon.rows()] == ["running"]
+        daemon.start()
+        with RawClient(daemon.socket) as again:
+            assert again.hello("a")["acked"] == 200
+
+
+def test_a_second_collector_on_the_same_root_says_who_holds_it(daemon, tmp_path):
+    other = daemon.cli("serve", "--socket", str(tmp_path / "other" / "s.sock"), "--otlp-grpc", "off")
+    assert other.returncode != 0
+    assert f"pid {daemon.process.pid}" in other.stderr
+    assert len(other.stderr.strip().splitlines()) == 2
+
+
+def test_a_second_collector_on_the_same_socket_is_refused(daemon, tmp_path):
+    other = daemon.cli("serve", "--root", str(tmp_path / "other"), "--otlp-grpc", "off")
+    assert other.returncode != 0
+    assert "another collector" in other.stderr
+    with RawClient(daemon.socket) as client:
+        client.settle()
