@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from agentrund.formats import trace_jsonl
+from agentrund.formats.derive import derive
 from agentrund.model.errors import Rejected
 from agentrund.receivers.decode.jsonl import decode
+from support.run_folder import CRASHED, ENDED, RUN, RUNNING, records
 
 PROTO = Path(__file__).parents[2] / "proto"
 SCHEMA = json.loads((PROTO / "stream" / "v1.schema.json").read_text())
@@ -61,3 +64,39 @@ def test_every_error_code_of_the_schema_is_a_vector():
     codes = set(SCHEMA["$defs"]["collector_error"]["properties"]["code"]["enum"])
     collector = json.loads((PROTO / "vectors" / "stream" / "collector.json").read_text())
     assert {c["frame"]["code"] for c in collector["cases"] if c["frame"]["op"] == "error"} == codes
+
+
+# -- the run folder -------------------------------------------------------------------------------
+
+
+def schema(name):
+    return Draft202012Validator(json.loads((PROTO / "run-folder" / f"{name}.schema.json").read_text()))
+
+
+@pytest.mark.parametrize("facts", [CRASHED, ENDED, RUNNING], ids=["crashed", "ended", "running"])
+def test_what_the_writers_write_is_valid(facts):
+    found = records(RUN, facts)
+    for record in found:
+        schema("record").validate(json.loads(trace_jsonl.encode(record)))
+    derived = derive(found)
+    schema("analytics").validate(json.loads(derived.analytics))
+    schema("meta").validate(json.loads(derived.meta))
+    schema("index-row").validate(derived.row)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("record", "seq", 0),
+        ("record", "payload", []),
+        ("record", "ts", "now"),
+        ("index-row", "status", "good"),
+        ("index-row", "cost_usd", "0"),
+        ("index-row", "run_id", "x"),
+    ],
+)
+def test_a_wrong_value_is_not_valid(name, key, value):
+    [record, *_] = records(RUN, CRASHED)
+    good = json.loads(trace_jsonl.encode(record)) if name == "record" else derive([record]).row
+    assert schema(name).is_valid(good)
+    assert not schema(name).is_valid(good | {key: value})

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import BinaryIO, Final
 
 from agentrund.formats import index, layout
@@ -65,11 +66,8 @@ def list_runs(root: Root, wanted: Filter) -> Listing:
 
 
 def _take(listing: Listing, rows: Iterable[Json | None], wanted: Filter) -> None:
-    for row in rows:
-        if wanted.limit is not None and len(listing.rows) >= wanted.limit:
-            return
-        if row is not None and wanted.wants(row):
-            listing.rows.append(row)
+    matching = (row for row in rows if row is not None and wanted.wants(row))
+    listing.rows.extend(islice(matching, wanted.limit))
 
 
 _Slot = tuple[int, bytes]
