@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -29,7 +28,9 @@ def daemon(tmp_path):
 
 
 def logs(daemon, run_id=None) -> str:
-    return (daemon.run_dir(run_id) / "agent.logs").read_text()
+    ids = [run_id] if run_id else daemon.run_ids()
+    path = daemon.run_dir(ids[0]) / "agent.logs" if ids else None
+    return path.read_text() if path and path.exists() else ""
 
 
 def banner(daemon, run_id=None) -> list[str]:
@@ -165,20 +166,7 @@ def test_a_sender_in_another_pid_namespace_is_judged_by_its_silence(tmp_path):
         start = daemon.trace()[0]["payload"]
         assert (start["pid"], start["pid_from"]) == (12345, "client")
         assert "(heartbeat lost)" in banner(daemon)[0]
-
-
-def test_a_stopped_collector_grants_everybody_an_interval(tmp_path):
-    wrapper = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if subprocess.run([*wrapper, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine does not let us make pid namespaces")
-    assert sys.platform == "linux"
-    from agentrund.sequencer.liveness import Heartbeats
-
-    beats = Heartbeats(60)
-    beats.heard("a", 0)
-    assert beats.silent(61) == ["a"]
-    beats.grant(61)
-    assert beats.silent(62) == []
+        daemon.kill()  # unshare passes no other signal on
 
 
 # -- the collector itself goes away ---------------------------------------------------------------
