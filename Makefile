@@ -24,7 +24,7 @@ check: $(STAMP) ## lint, format, types, layers, documentation
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary -p agentrund -p agentrund_client
-	$(BIN)/lint-imports --no-logo --no-timing
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python docs/check.py
 	@! grep -rnwE 'TODO|FIXME|XXX' --include='*.py' --include='*.md' $(wildcard collector client tests bench demo docs)
 

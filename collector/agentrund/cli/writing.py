@@ -11,20 +11,20 @@ from agentrund.service import ask
 def have_done(root: Path, what: str, run_id: str | None) -> None:
     """Have ``rebuild`` (of one run) or ``reindex`` done by whoever may write in ``root``."""
     socket = ask.holder(root)
-    if socket is None:
-        _do_here(root, run_id)
-        return
     with output.progress(what) as show:
+        if socket is None:
+            _do_here(root, run_id, show)
+            return
         for frame in ask.do(socket, what, {} if run_id is None else {"run": run_id}):
             done, total = frame.get("done"), frame.get("total")
             if isinstance(done, int) and isinstance(total, int):
                 show(done, total)
 
 
-def _do_here(root: Path, run_id: str | None) -> None:
-    from agentrund.service import maintenance  # noqa: PLC0415 - the write side, which most calls do not need
+def _do_here(root: Path, run_id: str | None, show: output.Progress) -> None:
+    from agentrund.service.maintenance import rebuild, reindex  # noqa: PLC0415 - the write side: most calls need none
 
     if run_id is None:
-        maintenance.reindex(root)
+        reindex(root, show)
     else:
-        maintenance.rebuild(root, run_id)
+        rebuild(root, run_id)
