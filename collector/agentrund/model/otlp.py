@@ -196,13 +196,6 @@ class Fault(NamedTuple):
     message: str
 
 
-class Requested(NamedTuple):
-    """A tool call a model asked for."""
-
-    id: str | None
-    name: str
-
-
 @dataclass(slots=True)
 class MappedSpan:
     """A span, with the events it may become.
@@ -232,7 +225,6 @@ class MappedSpan:
     session: str | None = None
     failed: bool = False
     fault: Fault | None = None
-    requested: tuple[Requested, ...] = ()
     call_id: str | None = None
     notice: bool = False
     shadow: bool = False
@@ -248,7 +240,7 @@ class MappedLog:
     """A log record, with its event.
 
     ``fills`` marks a record that tells the content of the model call with the same span id: what
-    that span's (opening, closing) payloads lack. ``at_once`` is for clients whose logs are their
+    that span's (opening, closing) payloads may lack. ``at_once`` is for clients whose logs are their
     account of a run: such a record is never held. ``ends_session`` is a sender's own word of its end.
     """
 

@@ -6,28 +6,56 @@ the last model answer asked for and nobody made. Gives no number and feeds no ev
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
 from agentrund.model import kinds
-from agentrund.model.event import Json
-from agentrund.model.otlp import MappedSpan, Requested
+from agentrund.model.event import Event, Json
+from agentrund.model.otlp import MappedSpan
 from agentrund.model.run_state import FAILED, OK
 from agentrund.sequencer.otlp_commands import BY_TRACE, RunKey
 from agentrund.sequencer.trace_release import Fed
 from agentrund.sequencer.trace_tree import Root, TraceTree
 
+_REMEMBERED: Final = 64
+"""Tool calls of a source that an answer may still be found to have asked for."""
 _LISTED: Final = 100
 """Open steps listed per source; a crash of a thousand spans is told by fewer."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """The tool calls of the last model answer of a source that were not made yet."""
+class _Calls:
+    """What one source's model asked for, and what was made of it.
 
-    trace: str
-    span: str
-    calls: list[Requested]
+    Calls come by arrival, which need not be their order in time: only the latest answer counts, and
+    a tool call may be known before the answer that asked for it.
+    """
+
+    end_ns: int = 0
+    trace: str = ""
+    span: str = ""
+    open: list[Json] = field(default_factory=list)
+    made: deque[MappedSpan] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def answered(self, call: MappedSpan, payload: Json) -> None:
+        """A model call has ended."""
+        if call.end_ns < self.end_ns:
+            return
+        self.end_ns, self.trace, self.span = call.end_ns, call.trace, call.span
+        self.open = _requested(payload)
+        for tool in self.made:
+            if tool.start_ns >= call.end_ns:
+                self.take(tool)
+
+    def take(self, tool: MappedSpan) -> Json | None:
+        """A tool call was made: the request it answers, which is open no more."""
+        for request in self.open:
+            wanted = request.get("id")
+            if wanted == tool.call_id if wanted and tool.call_id else request["name"] == tool.name:
+                self.open.remove(request)
+                return request
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +70,9 @@ class OtlpRun:
     last_ts: float = 0.0
     ended: bool = False
     died_at: float | None = None
-    _asked: dict[str, _Asked] = field(default_factory=dict)
-    _call_failed: bool = False
+    _calls: dict[str, _Calls] = field(default_factory=dict)
+    _last: tuple[int, bool] = (0, False)
+    """When the last call ended, and whether that was a model call that failed."""
     _forgotten: list[Root] = field(default_factory=list)
     """The last root, and the last that is no call, of traces that are forgotten."""
 
@@ -54,36 +83,38 @@ class OtlpRun:
     def begin(self, session: str | None) -> None:
         """A new attempt: nothing of the one before counts."""
         self.session = self.session or session
-        self.members, self.trees, self._asked, self._forgotten = {}, {}, {}, []
-        self.ended, self.died_at, self._call_failed = False, None, False
+        self.members, self.trees, self._calls, self._forgotten = {}, {}, {}, []
+        self.ended, self.died_at, self._last = False, None, (0, False)
 
     def note(self, fed: Fed) -> None:
         """Follow an event that is being fed."""
         event = fed.event
         if event.ts is not None:
             self.last_ts = max(self.last_ts, event.ts)
-        if not isinstance(fed.item, MappedSpan):
-            return
-        if event.type == kinds.LLM_PROMPT:
-            self._asked.pop(fed.source, None)
-        elif event.type in (kinds.LLM_RESPONSE, kinds.LLM_ERROR):
-            self._call_failed = event.type == kinds.LLM_ERROR
-            if fed.item.requested:
-                calls = list(fed.item.requested)
-                self._asked[fed.source] = _Asked(fed.item.trace, fed.item.span, calls)
-        elif event.type == kinds.TOOL_CALL:
-            self._call_failed = False
-            self._made(fed.item)
-        elif event.type == kinds.AGENT_END and fed.item.entry:
-            # What its model asked for last was the answer itself, or was not to be done.
-            self._asked = {s: a for s, a in self._asked.items() if a.trace != fed.item.trace}
+        if isinstance(fed.item, MappedSpan):
+            self._note_span(fed.source, event, fed.item)
 
-    def _made(self, tool: MappedSpan) -> None:
-        for asked in self._asked.values():
-            for call in asked.calls:
-                if call.id == tool.call_id if call.id and tool.call_id else call.name == tool.name:
-                    asked.calls.remove(call)
-                    return
+    def _note_span(self, source: str, event: Event, span: MappedSpan) -> None:
+        calls = self._calls.setdefault(source, _Calls())
+        if event.type == kinds.LLM_PROMPT:
+            if span.start_ns >= calls.end_ns:
+                calls.open = []
+        elif event.type in (kinds.LLM_RESPONSE, kinds.LLM_ERROR):
+            calls.answered(span, event.payload)
+            self._last = max(self._last, (span.end_ns, event.type == kinds.LLM_ERROR))
+        elif event.type == kinds.TOOL_CALL:
+            calls.made.append(span)
+            request = next((r for c in self._calls.values() if (r := c.take(span)) is not None), None)
+            if request is not None and "args" in request:
+                # What the tool's sender does not say was said where it was asked for.
+                event.payload.setdefault("args", request["args"])
+        elif event.type == kinds.AGENT_END and span.entry:
+            # What its model asked for last was the answer itself, or was not to be done.
+            for call in self._calls.values():
+                if call.trace == span.trace:
+                    call.open = []
+        elif event.type in (kinds.TOOL_RESULT, kinds.TOOL_ERROR, kinds.LOG):
+            self._last = max(self._last, (span.end_ns, False))
 
     def forget(self, trace: str) -> None:
         """A trace of it is over: only how its root ended may still matter."""
@@ -110,12 +141,12 @@ class OtlpRun:
             {
                 "seq": None,
                 "type": kinds.TOOL_CALL,
-                "name": call.name,
-                "requested_in": {"source": owner, "span": asked.span},
+                "name": request["name"],
+                "requested_in": {"source": owner, "span": calls.span},
             }
-            for owner, asked in self._asked.items()
+            for owner, calls in self._calls.items()
             if source in (None, owner)
-            for call in asked.calls
+            for request in calls.open
         ][:_LISTED]
 
     def has_begun(self, source: str | None = None) -> bool:
@@ -146,4 +177,9 @@ class OtlpRun:
         roots = self.roots()
         if roots and roots[-1].failed:
             return FAILED
-        return FAILED if self._call_failed and self.key.by != BY_TRACE else OK
+        return FAILED if self._last[1] and self.key.by != BY_TRACE else OK
+
+
+def _requested(payload: Json) -> list[Json]:
+    calls = payload.get("requested_tools")
+    return [c for c in calls if isinstance(c, dict) and "name" in c] if isinstance(calls, list) else []

@@ -49,8 +49,7 @@ def release(tree: TraceTree, batch: list[Held]) -> list[Fed]:
     for node in nodes:
         if node.into is not None and node.into.item is not None and node.item is not None:
             _fill(node.into.item, node.item)
-    logs = [(held, log) for held, log in logs if not _fills(tree, log)]
-    fed = _ordered(tree, nodes, logs)
+    fed = _ordered(tree, nodes, _fill_from_logs(tree, logs))
     for node in nodes:
         node.item = None
     return fed
@@ -141,7 +140,6 @@ def _fill(told: MappedSpan, other: MappedSpan) -> None:
     for event, source in ((told.opener, other.opener), (told.closer, other.closer)):
         if event is not None and source is not None:
             _fill_gaps(event.payload, source.payload, told.failed or other.failed)
-    told.requested = told.requested or other.requested
     told.agent = told.agent or other.agent
 
 
@@ -196,17 +194,39 @@ def _place(tree: TraceTree, span: str | None) -> Node | None:
     return node if node.role is Role.STEP else tree.outer(node)
 
 
-def _fills(tree: TraceTree, log: MappedLog) -> bool:
-    """Put a record's content into the model call it belongs to; False where that is not at hand."""
-    node = tree.node(log.span)
-    if node is not None:
-        node = node.into or node
-    if log.fills is None or node is None or node.item is None or node.kind is not SpanKind.LLM:
-        return False
-    for event, more in zip((node.item.opener, node.item.closer), log.fills, strict=True):
-        if event is not None:
-            _fill_gaps(event.payload, more, node.item.failed)
-    return True
+def _fill_from_logs(tree: TraceTree, logs: list[tuple[Held, MappedLog]]) -> list[tuple[Held, MappedLog]]:
+    """Put the content records tell into the model calls they belong to; the other records are returned."""
+    rest: list[tuple[Held, MappedLog]] = []
+    contents: dict[Node, tuple[Json, Json]] = {}
+    for held, log in logs:
+        node = tree.node(log.span)
+        if node is not None:
+            node = node.into or node
+        if log.fills is None or node is None or node.item is None or node.kind is not SpanKind.LLM:
+            rest.append((held, log))
+            continue
+        for told, more in zip(contents.setdefault(node, ({}, {})), log.fills, strict=True):
+            _append(told, more)
+    for node, content in contents.items():
+        if node.item is not None:
+            for event, more in zip((node.item.opener, node.item.closer), content, strict=True):
+                if event is not None:
+                    _fill_gaps(event.payload, more, node.item.failed)
+    return rest
+
+
+def _append(told: Json, more: Json) -> None:
+    """One record tells one message: lists and texts grow, messages are counted, the rest is said once."""
+    for key, value in more.items():
+        known = told.get(key)
+        if known is None:
+            told[key] = value
+        elif isinstance(known, list) and isinstance(value, list):
+            told[key] = known + value
+        elif key == "text":
+            told[key] = f"{known}\n\n{value}"
+        elif key == "messages":
+            told[key] = known + value
 
 
 def _log_entry(tree: TraceTree, held: Held, log: MappedLog, around: Node | None) -> _Entry:
