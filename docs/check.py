@@ -41,6 +41,7 @@ def problems(repository: Path) -> list[str]:
         *_missing(repository, "run-folder.md", "event type", _event_types()),
         *_exit_codes(repository),
         *_dead_links(repository),
+        *_missing_tests(repository),
     ]
 
 
@@ -64,22 +65,23 @@ def _options() -> Iterator[str]:
                 yield from (option for option in parameter.opts if option.startswith("--"))
 
 
-def _sources(repository: Path) -> Iterator[str]:
+def _sources(repository: Path) -> Iterator[Path]:
     for folder in ("collector/agentrund", "client/agentrund_client"):
-        for path in sorted((repository / folder).rglob("*.py")):
-            yield path.read_text()
+        yield from sorted((repository / folder).rglob("*.py"))
 
 
 def _variables(repository: Path) -> Iterator[str]:
-    for text in _sources(repository):
-        yield from _VARIABLE.findall(text)
+    for path in _sources(repository):
+        yield from _VARIABLE.findall(path.read_text())
 
 
 def _error_codes(repository: Path) -> Iterator[str]:
     schema = json.loads((repository / "proto/stream/v1.schema.json").read_text())
     yield from schema["$defs"]["collector_error"]["properties"]["code"]["enum"]
-    for text in _sources(repository):
-        yield from _REFUSAL.findall(text)
+    for path in _sources(repository):
+        # The OTLP door's refusals become gRPC statuses, not frames.
+        if "otlp" not in path.name:
+            yield from _REFUSAL.findall(path.read_text())
 
 
 def _event_types() -> Iterator[str]:
@@ -99,6 +101,16 @@ def _dead_links(repository: Path) -> Iterator[str]:
         for target in _LINK.findall(page.read_text()):
             if "://" not in target and not (page.parent / target).exists():
                 yield f"{page.relative_to(repository)}: link to {target} leads nowhere"
+
+
+def _missing_tests(repository: Path) -> Iterator[str]:
+    """Tests that ARCHITECTURE.md names as guards, and that are not there."""
+    for named in _said(repository / "ARCHITECTURE.md"):
+        if named.startswith("tests/"):
+            name, _, function = named.partition("::")
+            path = repository / name
+            if not path.exists() or (function and f"def {function}(" not in path.read_text()):
+                yield f"ARCHITECTURE.md: there is no {named}"
 
 
 if __name__ == "__main__":

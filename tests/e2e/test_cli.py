@@ -173,6 +173,13 @@ def test_tail_is_the_end_of_agent_logs(typed, root):
     assert typed("tail", f"{RUN}#0005").stdout == logs[logs.index("#0006") :]
 
 
+def test_tail_of_a_run_without_a_transcript_says_so(typed, root):
+    (root / ".runs" / "runs" / RUN / "agent.logs").unlink()
+    done = typed("tail", RUN)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"agentrund rebuild {RUN}" in done.stderr
+
+
 def test_tail_follows_until_interrupted(root):
     command = [sys.executable, "-m", "agentrund.cli.main", "tail", "-f", "-n", "0", LIVE]
     with subprocess.Popen(

@@ -49,10 +49,3 @@ def test_rebuild_and_reindex_with_and_without_a_collector(tmp_path):
     (tmp_path / "root" / "index.jsonl").unlink(missing_ok=True)
     assert daemon.cli("reindex").returncode == 0
     assert [row["run_id"] for row in daemon.rows()] == [RUN]
-
-
-def test_a_second_collector_on_a_root_says_who_holds_it(tmp_path):
-    with Daemon(tmp_path) as daemon:
-        done = daemon.cli("serve", "--root", str(daemon.root), "--socket", str(tmp_path / "b.sock"))
-        assert done.returncode == 4
-        assert str(daemon.process.pid) in done.stderr

@@ -53,3 +53,15 @@ def test_a_dead_link_is_found(check, copy):
     assert [p for p in check.problems(copy) if p.startswith("docs/new.md")] == [
         "docs/new.md: link to nowhere.md leads nowhere"
     ]
+
+
+def test_a_guard_that_is_gone_is_found(check, copy):
+    (copy / "ARCHITECTURE.md").write_text(
+        "`tests/test_x.py::test_a`, `tests/test_x.py::test_b`, `tests/y.py`"
+    )
+    (copy / "tests").mkdir()
+    (copy / "tests" / "test_x.py").write_text("def test_a():\n    pass\n")
+    assert [p for p in check.problems(copy) if p.startswith("ARCHITECTURE")] == [
+        "ARCHITECTURE.md: there is no tests/test_x.py::test_b",
+        "ARCHITECTURE.md: there is no tests/y.py",
+    ]

@@ -70,5 +70,10 @@ def command(
                 output.write(paint(data) if colored else data)
             output.flush()
             if not follow:
-                return DONE
+                break
             time.sleep(POLL_S)
+        if tail.is_missing:
+            output.note(
+                f"run {target.run_id} has no transcript; `agentrund rebuild {target.run_id}` makes it"
+            )
+    return DONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from agentrund.cli import output
@@ -9,8 +11,8 @@ from agentrund.cli.errors import DONE, FOUND
 from agentrund.cli.options import debug_option, json_option, root_option
 from agentrund.cli.reading import open_root
 from agentrund.formats.escape import one_line
-from agentrund.views import verify
 from agentrund.views.resolve import resolve
+from agentrund.views.verify import verify
 
 
 @click.command(
@@ -31,4 +33,16 @@ def command(*, run: tuple[str, ...], root: str | None, as_json: bool) -> int:
     Without RUN all runs and the index. Ends with 1 when anything was found. With --json one line per
     finding: path, offset, message, hint.
     """
-    raise NotImplementedError
+    folder = open_root(root)
+    run_ids = [resolve(folder, name).run_id for name in run] or None
+    found = 0
+    for finding in verify(folder, run_ids):
+        found += 1
+        if as_json:
+            output.json_line(asdict(finding))
+        else:
+            click.echo(one_line(f"{finding.path}:{finding.offset}: {finding.message}"))
+            click.echo(f"  hint: {one_line(finding.hint)}")
+    if not found and not as_json:
+        output.note("nothing found")
+    return FOUND if found else DONE

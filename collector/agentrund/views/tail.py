@@ -55,6 +55,11 @@ class Tail:
         self._remember(data)
         return data
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the file was not there at the last look."""
+        return self._file is None
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
