@@ -19,6 +19,21 @@ from agentrund.model.run_state import RUNNING, RunState, said
 Row = Json
 """The seed's keys, in its order."""
 
+KEYS: Final = (
+    "run_id",
+    "session_id",
+    "started_at",
+    "status",
+    "active_sec",
+    "cost_usd",
+    "llm_calls",
+    "tool_calls",
+    "errors",
+    "framework",
+    "model",
+    "last_error",
+)
+
 _ERROR_MAX: Final = 160
 """Bytes of a last error, as JSON: it must fit a slot that was made before anything went wrong."""
 _SLOT_UNIT: Final = 64

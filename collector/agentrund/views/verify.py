@@ -1,0 +1,54 @@
+"""``agentrund verify``: every invariant of the run folders, reading only, in constant memory.
+
+Decides what is looked at and in which order; the ``check_*`` modules know the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from agentrund.formats import layout, navigate
+from agentrund.model.errors import Damaged
+from agentrund.model.ids import is_run_id
+from agentrund.views.check_index import IndexRows, check_links
+from agentrund.views.check_run import RunCheck
+from agentrund.views.check_transcript import first_difference
+from agentrund.views.finding import Finding
+from agentrund.views.folder import Root
+
+_NAVIGATE_HINT: Final = "the collector writes it again when it starts"
+
+
+def verify(root: Root, run_ids: Iterable[str] | None = None) -> Iterator[Finding]:
+    """Every damage of the named runs, or (None) of the root and all its runs, oldest first."""
+    with IndexRows(root) as rows:
+        if run_ids is not None:
+            # What is wrong with other runs' rows was not asked.
+            for _ in rows.load():
+                continue
+            for run_id in run_ids:
+                yield from RunCheck(root, run_id, rows).findings()
+            return
+        yield from _navigate(root)
+        yield from rows.load()
+        yield from check_links(root)
+        found = sorted(root.run_ids())
+        for run_id in found:
+            if is_run_id(run_id):
+                yield from RunCheck(root, run_id, rows).findings()
+        yield from rows.missing([run_id for run_id in found if is_run_id(run_id)])
+
+
+def _navigate(root: Root) -> Iterator[Finding]:
+    path, expected = str(root.path / layout.NAVIGATE), navigate.text()
+    try:
+        found = root.read(layout.NAVIGATE)
+    except FileNotFoundError:
+        yield Finding(path, 0, "missing", _NAVIGATE_HINT)
+    except Damaged as error:
+        yield Finding.of(error)
+    else:
+        if found != expected:
+            where = first_difference(found, expected)
+            yield Finding(path, where, "not this version's text", _NAVIGATE_HINT)
