@@ -95,24 +95,21 @@ class Link:
 
     def wait_welcome(self, timeout: float) -> bool:
         """Wait for the collector's answer to hello, but only where one is to be expected."""
-        if self.welcome is None and self._channel is not None and self._loop is not None:
-            self._loop.wait(self._welcomed, timeout)
+        loop = self._loop  # the loop's thread may take it away at any moment
+        if self.welcome is None and self._channel is not None and loop is not None:
+            loop.wait(self._welcomed, timeout)
         return self.welcome is not None
 
     def end(self) -> None:
         """The run is over: let the connection go once everything is settled. A late event opens it again."""
         self._ending = True
-        if self._loop is not None:
-            self._loop.wake()
+        self._wake()
 
     def leave(self, timeout: float) -> None:
         """The process ends: wait for the last ack at most so long, then leave the rest in the spool."""
-        if self._loop is None:
-            return
-        if self._channel is not None and not self._settled:
-            waiter = Waiter(self.n)
-            self._locked(self._waiters.add_ack, waiter)
-            self._wait(waiter, timeout)
+        waiter = Waiter(self.n)
+        self._locked(self._ask_ack, waiter)
+        self._wait(waiter, timeout)
         self._locked(self._part)
 
     def abandon(self) -> None:
@@ -155,9 +152,10 @@ class Link:
         self._locked(self._turn, events)
 
     def _wait(self, waiter: Waiter, timeout: float) -> bool:
-        if self._loop is not None:
-            self._loop.wake()
-            self._loop.wait(waiter.event, timeout)
+        loop = self._loop
+        if loop is not None and not waiter.event.is_set():
+            loop.wake()
+            loop.wait(waiter.event, timeout)
         self._locked(self._waiters.forget, waiter)
         return waiter.ok
 
@@ -216,8 +214,9 @@ class Link:
             self._wake()
 
     def _wake(self) -> None:
-        if self._loop is not None:
-            self._loop.wake()
+        loop = self._loop
+        if loop is not None:
+            loop.wake()
 
     @property
     def unsettled(self) -> bool:
@@ -276,6 +275,7 @@ class Link:
     def _reconnect(self) -> None:
         if not self._connect():
             self._to_spool()
+            self._waiters.fail_acks()
             if self.welcome is None:
                 self._waiters.fail()
 
@@ -377,9 +377,11 @@ class Link:
 
     @property
     def _may_retire(self) -> bool:
-        return self._settled or (self._spooling and self._channel is None)
+        return not self._waiters and (self._settled or (self._spooling and self._channel is None))
 
     def _part(self) -> None:
+        if self._loop is None:
+            return
         if self._channel is not None and not self._settled:
             self._read()
         self._buffer.requeue()
@@ -391,9 +393,8 @@ class Link:
             self._spool.close()
         self._channel = self._spool = None
         self._spooling = self._ready = False
-        if self._loop is not None:
-            self._loop.remove(self)
-            self._loop = None
+        self._loop.remove(self)
+        self._loop = None
         self._waiters.fail()
 
     # What the collector says
@@ -474,6 +475,12 @@ class Link:
 
     def _forget_acked(self) -> None:
         self._more_acks = self._buffer.ack(self.acked, _ACKS_A_TURN)
+
+    def _ask_ack(self, waiter: Waiter) -> None:
+        if self._channel is None or self.acked >= waiter.n:
+            waiter.settle(ok=self.acked >= waiter.n)
+        else:
+            self._waiters.add_ack(waiter)
 
     def _ask_flush(self, waiter: Waiter) -> None:
         self._begin()

@@ -62,9 +62,15 @@ class Waiters:
         if waiter is not None:
             waiter.settle(ok=True)
 
-    def fail(self) -> None:
-        """Nobody is there to answer."""
-        for waiter in [*self._for_ack, *self._for_flush.values()]:
+    def fail_acks(self) -> None:
+        """The collector is gone: an exit does not wait for it to come back, a flush does."""
+        for waiter in self._for_ack:
             waiter.settle(ok=False)
         self._for_ack.clear()
+
+    def fail(self) -> None:
+        """Nobody will answer."""
+        self.fail_acks()
+        for waiter in self._for_flush.values():
+            waiter.settle(ok=False)
         self._for_flush.clear()

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 import agentrund_client
-from agentrund_client import _environment, _process
+from agentrund_client import _environment, _guard, _process
 from agentrund_client._context import set_place
 
 from .fake_collector import WATCHDOG, FakeCollector
@@ -23,7 +23,9 @@ HERE = pathlib.Path(__file__).parent
 def place(monkeypatch):
     """A short private folder for socket and spool, and an environment that points there and nowhere else."""
     with tempfile.TemporaryDirectory(prefix="ar-") as folder:
-        for variable in [name for name in os.environ if name.startswith("AGENTRUND_")]:
+        for variable in [
+            name for name in os.environ if name.startswith("AGENTRUND_") and name != "AGENTRUND_DEBUG"
+        ]:
             monkeypatch.delenv(variable)
         monkeypatch.setenv("AGENTRUND_SOCKET", f"{folder}/s.sock")
         monkeypatch.setenv("AGENTRUND_SPOOL", f"{folder}/spool")
@@ -32,7 +34,9 @@ def place(monkeypatch):
 
 @pytest.fixture
 def client(place):
-    """The client in this process, fresh, and gone afterwards."""
+    """The client in this process, fresh, and gone afterwards; it must not have hidden any fault of its own."""
+    _guard._faults.clear()
+    _guard._told.clear()
     yield agentrund_client
     _process.shut_down()
     for recorder in _process._recorders:
@@ -42,6 +46,7 @@ def client(place):
     _process._crashed = False
     _environment.restore()
     set_place(None)
+    assert agentrund_client.faults() == []
 
 
 @pytest.fixture
