@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from agentrund import __version__
-from agentrund.formats import layout
+from agentrund.formats import layout, navigate
 from agentrund.model.errors import Damaged
+from agentrund.model.source import DOOR_SOCKET
 from agentrund.receivers.unix_socket import UnixSocketDoor
 from agentrund.service import discovery, maintenance
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
+from agentrund.service.otlp_door import OtlpDoor
 from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.requests import Requests
 from agentrund.service.runs import Runs
@@ -31,7 +34,7 @@ log: Final = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 TICKS_PER_SYNC: Final = 3
 """A sync every 0.75 s: with its own duration nothing stays unsynced for more than about a second."""
-TICKS_PER_SPOOL: Final = 4
+SPOOL_S: Final = 1.0
 CLOCK_GAP_S: Final = 5.0
 """A tick this late means that we slept, not that everybody else died."""
 
@@ -45,32 +48,35 @@ class Collector:
         self.listener = listener
         self.clock = Clock()
         self.started_at = self.clock.iso(self.clock.now())
-        self.otlp_address: str | None = None
         self.syncing = Syncing()
         self.watch = ProcessWatch()
         self.runs = Runs(root, _open_index(root), self.clock, settings.blob_max_bytes)
         self.stream = StreamService(settings, self.runs, self.watch, self.syncing)
         self.stream.status = lambda: status(self)
         self.stream.do = Requests(self.runs).take
+        self.otlp = OtlpDoor(settings, self.runs, self.watch)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.door: UnixSocketDoor
-        self._beat: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Recover what was open, then open the doors and say so."""
+        self.root.write_once(layout.NAVIGATE, navigate.text())
         recovered = self.runs.recover()
         await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
         for actor in recovered:
             for source in actor.state.live_sources():
-                self.stream.watch(actor, source)
+                if source.door == DOOR_SOCKET:
+                    self.stream.watch(actor, source)
             self.stream.linger(actor)
+        await self.otlp.start(recovered)
         self.door = UnixSocketDoor(self.listener.socket, self.stream)
-        self._beat = asyncio.create_task(self._run_beat())
+        self._tasks = [asyncio.create_task(self._run_beat()), asyncio.create_task(self._watch_spool())]
         discovery.write(
             discovery.Discovery(
                 pid=os.getpid(),
                 socket=str(self.listener.path),
-                otlp_grpc=self.otlp_address,
+                otlp_grpc=self.otlp.address,
                 root=self.root.folder.path,
                 version=__version__,
                 started_at=self.started_at,
@@ -83,14 +89,14 @@ class Collector:
             f"agentrund {__version__} is recording",
             f"  root       {self.root.folder.path}",
             f"  socket     {self.listener.path}",
-            f"  OTLP/gRPC  {self.otlp_address or 'off'}",
+            f"  OTLP/gRPC  {self.otlp.address or 'off'}",
             "",
             "paste into an agent's environment:",
             f"  export AGENTRUND_SOCKET={self.listener.path}",
         ]
-        if self.otlp_address is not None:
+        if self.otlp.address is not None:
             lines += [
-                f"  export OTEL_EXPORTER_OTLP_ENDPOINT=http://{self.otlp_address}",
+                f"  export OTEL_EXPORTER_OTLP_ENDPOINT=http://{self.otlp.address}",
                 "  export OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
             ]
         print("\n".join(lines), flush=True)  # noqa: T201 - what `serve` is for a person
@@ -103,24 +109,44 @@ class Collector:
             if now - last > CLOCK_GAP_S:
                 log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", now - last)
                 self.stream.grant_interval()
+                self.otlp.service.grant_interval()
             last, ticks = now, ticks + 1
-            self.stream.tick()
-            if ticks % TICKS_PER_SPOOL == 0:
-                await self.spool.take_all()
+            with _survived("the beat"):
+                self.stream.tick()
+            with _survived("the OTLP beat"):
+                self.otlp.service.tick()
             if ticks % TICKS_PER_SYNC == 0:
                 self.syncing.sync([actor.files for actor in self.runs.actors()])
+                await self.otlp.service.sync()
+
+    async def _watch_spool(self) -> None:
+        while True:
+            await asyncio.sleep(SPOOL_S)
+            with _survived("the spool"):
+                await self.spool.take_all()
 
     async def stop(self) -> None:
         """Take and acknowledge what has been sent, derive what has ended; open runs stay open."""
         discovery.remove(self.listener.path)
-        if self._beat is not None:
-            self._beat.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._beat
+                await task
+        if self._tasks:
             self.door.close()
+            await self.otlp.stop()
         self.watch.close()
         await self.runs.close()
         await self.syncing.close()
+
+
+@contextlib.contextmanager
+def _survived(what: str) -> Iterator[None]:
+    """A bug in one part is said aloud, and must not end the judging of everybody else."""
+    try:
+        yield
+    except Exception:
+        log.exception("%s met a bug of ours", what)
 
 
 def _open_index(root: Root) -> IndexFile:

@@ -107,6 +107,14 @@ def start_time(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
+def process_uid(pid: int) -> int | None:
+    """Whose process it is."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
 def boot_id() -> str | None:
     """The kernel's id of this boot."""
     try:

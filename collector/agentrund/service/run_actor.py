@@ -115,12 +115,17 @@ class RunActor:
         self._perform(self.machine.lost(source, last, self._clock.now()))
 
     def leave(
-        self, source: str, cause: str, *, extra_open: Iterable[Json] = (), linger: bool = False
+        self,
+        source: str,
+        cause: str,
+        *,
+        ts: float | None = None,
+        extra_open: Iterable[Json] = (),
+        linger: bool = False,
     ) -> None:
-        """A source ends."""
-        self._perform(
-            self.machine.leave(source, cause, self._clock.now(), extra_open=extra_open, linger=linger)
-        )
+        """A source ends, at ``ts`` or now."""
+        when = self._clock.now() if ts is None else ts
+        self._perform(self.machine.leave(source, cause, when, extra_open=extra_open, linger=linger))
 
     def finish(self, status: str | None, cause: str, ts: float | None = None) -> None:
         """The collector ends the run."""

@@ -81,10 +81,6 @@ class Runs:
         """The actor of a run that is at hand."""
         return self._actors.get(run_id)
 
-    def open_run_of_session(self, session_id: str) -> str | None:
-        """The open run of a session."""
-        return self._sessions.get(session_id)
-
     def target(self, source: str, run_id: str | None, session_id: str | None) -> str | None:
         """The existing run an arrival belongs to, None for a new one. Raises Rejected (``unknown_run``)."""
         known = self.known.run_of(source)
@@ -94,9 +90,11 @@ class Runs:
             if not self.root.has_run(run_id):
                 raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
             return run_id
-        if session_id is not None:
-            return self._sessions.get(session_id) or self.root.session_run(session_id)
-        return None
+        return None if session_id is None else self.session_target(session_id)
+
+    def session_target(self, session_id: str) -> str | None:
+        """The run of a session, open or ended."""
+        return self._sessions.get(session_id) or self.root.session_run(session_id)
 
     # -- arrivals ---------------------------------------------------------------------------------
 
@@ -115,6 +113,22 @@ class Runs:
         self.known.add(who.source, actor.run_id)
         self.commit(actor)
         return actor
+
+    def open(self, who: Arrival, target: str | None) -> RunActor:
+        """As ``place``, for senders whose runs are told apart by what they send: always an arrival.
+
+        What is queued is the caller's to commit.
+        """
+        actor = self._new_run(who) if target is None else self.actor(target)
+        actor.arrive(who)
+        return actor
+
+    def adopt(self, actor: RunActor, session_id: str) -> None:
+        """A run that began without a session has turned out to have one."""
+        self._sessions.setdefault(session_id, actor.run_id)
+        self.chores.do(
+            f"session link of {actor.run_id}", partial(self.root.point_session, actor.run_id, session_id)
+        )
 
     def _new_run(self, who: Arrival) -> RunActor:
         while True:

@@ -24,7 +24,7 @@ def status(collector: Collector) -> Json:
         "started_at": collector.started_at,
         "root": collector.root.folder.path,
         "socket": str(collector.listener.path),
-        "otlp_grpc": collector.otlp_address,
+        "otlp_grpc": collector.otlp.address,
         "connections": len(collector.door.connections),
         "sources": sum(len(actor.state.live_sources()) for actor in actors),
         "open_runs": [
@@ -37,6 +37,7 @@ def status(collector: Collector) -> Json:
             }
             for actor in actors
         ],
+        "otlp": collector.otlp.status(),
         "finalising": len(runs.finalising),
         "waiting_for_storage": runs.blocked,
         "slow_lines": SlowLines.count,

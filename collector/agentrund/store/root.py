@@ -77,7 +77,11 @@ class Root:
         """Set ``latest`` and the session's link."""
         self.folder.link(layout.LATEST, layout.run_dir(run_id))
         if session_id is not None:
-            self._sessions.link(link_name(session_id), f"../{layout.run_dir(run_id)}")
+            self.point_session(run_id, session_id)
+
+    def point_session(self, run_id: str, session_id: str) -> None:
+        """Set the session's link."""
+        self._sessions.link(link_name(session_id), f"../{layout.run_dir(run_id)}")
 
     def session_run(self, session_id: str) -> str | None:
         """The run a session's link points to, None where there is none or the run is gone."""

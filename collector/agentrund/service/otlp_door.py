@@ -1,0 +1,74 @@
+"""The OTLP side put together: journal, worker, gRPC server."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from agentrund.formats import layout
+from agentrund.model.event import Json
+from agentrund.model.source import DOOR_OTLP
+from agentrund.receivers.otlp_grpc import OtlpGrpcServer
+from agentrund.sequencer import otlp_restore
+from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.service.config import Settings
+from agentrund.service.otlp_runner import OtlpRunner
+from agentrund.service.otlp_service import OtlpService
+from agentrund.service.peer_finder import PeerFinder
+from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.run_actor import RunActor
+from agentrund.service.runs import Runs
+from agentrund.store.intake import Intake
+
+log: Final = logging.getLogger(__name__)
+
+STOP_GRACE_S: Final = 1.0
+"""Calls under way get this long at a stop; a store that has begun is always waited for."""
+
+
+class OtlpDoor:
+    """OTLP/gRPC on one address."""
+
+    def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch) -> None:
+        self._settings = settings
+        self._machine = OtlpRuns()
+        folder = runs.root.state.make(layout.INTAKE.rsplit("/", 1)[-1])
+        intake = Intake(folder, partial(runs.root.quarantine, "intake"))
+        self._runner = OtlpRunner(runs, watch, intake)
+        self._finder = PeerFinder()
+        self.service = OtlpService(intake, self._machine, self._runner, self._finder, runs.clock)
+        self._clock = runs.clock
+        self._server: OtlpGrpcServer | None = None
+        self.address: str | None = None
+
+    async def start(self, recovered: list[RunActor]) -> None:
+        """Bring back what was open, work off the journal, then listen (where a listener is configured)."""
+        for actor in recovered:
+            if not any(source.door == DOOR_OTLP for source in actor.state.sources.values()):
+                continue
+            key = otlp_restore.restore(self._machine, actor.files.records(), self._clock.now())
+            if key is not None:
+                self._runner.restore(key, actor)
+        await self.service.start()
+        listen = self._settings.otlp_grpc
+        if listen is None:
+            return
+        self._server = OtlpGrpcServer(self.service, receive_bytes=self._settings.max_request_bytes)
+        port = await self._server.start(str(listen))
+        self._finder.port = port
+        self.address = str(type(listen)(listen.host, port))
+
+    def status(self) -> Json:
+        """Counters for ``status``."""
+        return {
+            "requests": self.service.received,
+            "duplicates": self.service.duplicates,
+            "waiting": self.service.waiting,
+        }
+
+    async def stop(self) -> None:
+        """Stop listening, work off what was acknowledged."""
+        if self._server is not None:
+            await self._server.stop(STOP_GRACE_S)
+        await self.service.stop()

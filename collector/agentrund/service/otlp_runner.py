@@ -1,0 +1,159 @@
+"""Performs the commands of the OTLP sequencer on the runs, in order, and waits where the disk refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from agentrund.model.errors import Unavailable
+from agentrund.model.source import DOOR_OTLP, Arrival, Identity
+from agentrund.sequencer.otlp_commands import (
+    BY_RUN,
+    BY_SESSION,
+    BY_TRACE,
+    Adopt,
+    Command,
+    Done,
+    Feed,
+    Finish,
+    Join,
+    Leave,
+    OpenRun,
+    RunKey,
+)
+from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.run_actor import RunActor
+from agentrund.service.runs import Runs
+from agentrund.store.intake import Intake
+
+_REMEMBERED: Final = 1 << 16
+"""Keys remembered for late items; the sequencer forgets an ended run after an hour."""
+
+log: Final = logging.getLogger(__name__)
+
+
+class OtlpRunner:
+    """A queue of commands; ``run`` performs them until the disk refuses one."""
+
+    def __init__(self, runs: Runs, watch: ProcessWatch, intake: Intake) -> None:
+        self._runs = runs
+        self._watch = watch
+        self._intake = intake
+        self._commands: deque[Command] = deque()
+        self._run_of: OrderedDict[RunKey, str] = OrderedDict()
+        self._touched: dict[str, RunActor] = {}
+        self._done: list[int] = []
+        self._watching: set[tuple[int | None, int | None]] = set()
+        self.on_exit: Callable[[Identity, str], None] = lambda _identity, _cause: None
+
+    def add(self, commands: Iterable[Command]) -> None:
+        """Queue commands."""
+        self._commands.extend(commands)
+
+    def restore(self, key: RunKey, actor: RunActor) -> None:
+        """A run that is open after a restart keeps its key, and its processes are watched again."""
+        self._run_of[key] = actor.run_id
+        for source in actor.state.live_sources():
+            if source.door == DOOR_OTLP:
+                self._watch_over(source.identity)
+
+    def run(self) -> bool:
+        """Perform what is queued and store it; False where something has to wait for the disk."""
+        try:
+            while self._commands:
+                self._next()
+            for actor in self._touched.values():
+                self._runs.commit(actor)
+            self._touched.clear()
+            while self._done:
+                self._intake.done(self._done[0])
+                self._done.pop(0)
+        except Unavailable as error:
+            log.debug("OTLP commands wait: %s", error)
+            return False
+        return True
+
+    def _next(self) -> None:
+        command = self._commands.popleft()
+        try:
+            self._perform(command)
+        except Unavailable:
+            self._commands.appendleft(command)
+            raise
+        except Exception:
+            # A bug of ours must not stand in the way of everybody else's commands.
+            log.exception("%s was not performed: a bug of ours", type(command).__name__)
+
+    def _perform(self, command: Command) -> None:
+        if isinstance(command, Feed):
+            self._actor(command.key).feed(command.source, command.event)
+        elif isinstance(command, Done):
+            self._done.append(command.rq)
+        elif isinstance(command, OpenRun):
+            self._open(command.key, command.arrival)
+        elif isinstance(command, Join):
+            self._arrive(self._actor(command.key), command.arrival)
+        elif isinstance(command, Adopt):
+            self._runs.adopt(self._actor(command.key), command.session_id)
+        elif isinstance(command, Leave):
+            self._actor(command.key).leave(
+                command.source, command.cause, ts=command.ts, extra_open=command.open_extra, linger=True
+            )
+        else:
+            self._finish(command)
+
+    def _actor(self, key: RunKey) -> RunActor:
+        actor = self._runs.actor(self._run_of[key])
+        self._touched[actor.run_id] = actor
+        return actor
+
+    def _open(self, key: RunKey, who: Arrival) -> None:
+        actor = self._runs.open(who, self._target(key))
+        self._run_of[key] = actor.run_id
+        self._run_of.move_to_end(key)
+        if len(self._run_of) > _REMEMBERED:
+            self._run_of.popitem(last=False)
+        self._touched[actor.run_id] = actor
+        self._watch_over(who.identity)
+
+    def _target(self, key: RunKey) -> str | None:
+        """The existing run a key means; None for a new one."""
+        if key.by == BY_SESSION:
+            return self._runs.session_target(key.value)
+        if key.by == BY_RUN and self._runs.root.has_run(key.value):
+            return key.value
+        if key.by in (BY_RUN, BY_TRACE):
+            return self._run_of.get(key)
+        return None
+
+    def _arrive(self, actor: RunActor, who: Arrival) -> None:
+        actor.arrive(who)
+        self._watch_over(who.identity)
+
+    def _finish(self, command: Finish) -> None:
+        actor = self._actor(command.key)
+        others = [s for s in actor.state.live_sources() if s.door != DOOR_OTLP]
+        if not others:
+            actor.finish(command.status, command.cause, command.ts)
+            return
+        # A run that is told over the socket too ends there; here only its OTLP senders leave.
+        for source in actor.state.live_sources():
+            if source.door == DOOR_OTLP:
+                actor.leave(source.id, "bye", ts=command.ts)
+
+    def _watch_over(self, identity: Identity) -> None:
+        process = (identity.pid, identity.pid_start)
+        if identity.pid is None or process in self._watching:
+            return
+        self._watching.add(process)
+        if not self._watch.watch(identity, partial(self._exited, identity)):
+            # Not from here: what is being performed comes before what follows from the death.
+            asyncio.get_running_loop().call_soon(self._exited, identity, "process exited")
+
+    def _exited(self, identity: Identity, cause: str) -> None:
+        self._watching.discard((identity.pid, identity.pid_start))
+        self.on_exit(identity, cause)

@@ -1,0 +1,53 @@
+"""From the address of an OTLP client to its process, looked up once per connection."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import OrderedDict
+from typing import Final
+
+from agentrund.model.otlp import Peer
+from agentrund.model.source import Identity
+from agentrund.service import socket_owner
+from agentrund.service.process_watch import boot_id, process_uid, start_time
+
+_REMEMBERED: Final = 1024
+"""Connections remembered; a look-up costs some milliseconds, an entry some hundred bytes."""
+_RECENT: Final = 16
+
+
+class PeerFinder:
+    """Finds who holds the other end of a loopback connection to ``port``."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._known: OrderedDict[tuple[str, int], Identity] = OrderedDict()
+        self._boot_id = boot_id()
+
+    async def find(self, peer: Peer) -> Peer:
+        """The peer with its process, as far as the kernel tells. Unchanged for other hosts."""
+        if peer.host is None or peer.port is None or not socket_owner.is_local(peer.host):
+            return peer
+        key = (peer.host, peer.port)
+        identity = self._known.get(key)
+        if identity is None or not _lives(identity):
+            # A port is used again by the next connection: only a living owner is remembered.
+            identity = await asyncio.get_running_loop().run_in_executor(None, self._look_up, peer.port)
+            self._known[key] = identity
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return dataclasses.replace(peer, identity=identity)
+
+    def _look_up(self, port: int) -> Identity:
+        recent = list(
+            dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
+        )
+        pid = socket_owner.owner(port, self.port, recent)
+        if pid is None:
+            return Identity()
+        return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))
+
+
+def _lives(identity: Identity) -> bool:
+    return identity.pid is not None and start_time(identity.pid) == identity.pid_start
