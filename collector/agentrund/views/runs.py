@@ -20,6 +20,7 @@ from agentrund.model.errors import Damaged, NoSuchRun
 from agentrund.model.event import Json, Record
 from agentrund.views import trace
 from agentrund.views.folder import Root
+from agentrund.views.seek import whole_lines
 
 _RUN_ID: Final = re.compile(rb'\s*\{\s*"run_id"\s*:\s*"([^"\\]+)"')
 
@@ -70,33 +71,26 @@ def _take(listing: Listing, rows: Iterable[Json | None], wanted: Filter) -> None
     listing.rows.extend(islice(matching, wanted.limit))
 
 
-_Slot = tuple[int, bytes]
-
-
-def _last_slots(file: BinaryIO, listing: Listing) -> dict[str, _Slot]:
-    """Of each run its last slot, as offset and bytes. Only run ids are read here: rows can be a million."""
-    found: dict[str, _Slot] = {}
-    for offset, line in _slots(file):
+def _last_slots(file: BinaryIO, listing: Listing) -> dict[str, int]:
+    """Of each run the offset of its last slot. Only run ids are read here: there can be a million rows."""
+    found: dict[str, int] = {}
+    offset = 0
+    for line in whole_lines(file):
         match = _RUN_ID.match(line)
         if match is not None:
-            found[match[1].decode("utf-8", "replace")] = (offset, line)
-        elif (row := _row(file, (offset, line), listing)) is not None:
-            found[str(row.get("run_id"))] = (offset, line)
+            found[match[1].decode("utf-8", "replace")] = offset
+        elif not line.isspace() and (row := _parse(file, line, offset, listing)) is not None:
+            found[str(row["run_id"])] = offset
+        offset += len(line)
     return found
 
 
-def _slots(file: BinaryIO) -> Iterator[_Slot]:
-    offset = 0
-    for line in file:
-        if not line.endswith(b"\n"):
-            return
-        if not line.isspace():
-            yield offset, line
-        offset += len(line)
+def _row(file: BinaryIO, offset: int, listing: Listing) -> Json | None:
+    file.seek(offset)
+    return _parse(file, file.readline(), offset, listing)
 
 
-def _row(file: BinaryIO, slot: _Slot, listing: Listing) -> Json | None:
-    offset, line = slot
+def _parse(file: BinaryIO, line: bytes, offset: int, listing: Listing) -> Json | None:
     try:
         return index.parse_line(line, offset=offset)
     except Damaged:
