@@ -72,7 +72,11 @@ class Adopt:
 
 @dataclass(slots=True, frozen=True)
 class Feed:
-    """One event; its ``src`` holds trace, span, half, rq, i, and the sender's own ``parent`` span id."""
+    """One event, its ``src`` filled: ``rq``, ``i``, ``trace``, ``span``, ``half``.
+
+    Openings and points also have the sender's own ``parent`` span id there, and ``remote`` where that
+    lies in another process.
+    """
 
     key: RunKey
     source: str

@@ -132,6 +132,8 @@ def _src(node: Node, item: MappedSpan, half: str | None) -> Json:
         src["half"] = half
     if item.parent is not None and half != "close":
         src["parent"] = item.parent
+        if item.remote:
+            src["remote"] = True
     return src
 
 

@@ -149,6 +149,11 @@ class TraceTree:
             if not node.entry and node.parent not in self._nodes:
                 self._holes.setdefault(node.parent, node)
 
+    def restored(self, span: str) -> None:
+        """A span put back from a run's records: its opening event is written."""
+        node = self._nodes[span]
+        node.role, node.opened, node.item = Role.STEP, True, None
+
     def is_rooted(self, sources: Iterable[str]) -> bool:
         """Whether nothing more is to be waited for by spans of ``sources``.
 
