@@ -134,9 +134,8 @@ class Runs:
         while True:
             run_id = self._next_id(who.ts)
             state = RunState(run_id)
-            row = index_rows.starting_row(
-                run_id, who.session_id, self.clock.iso(self.clock.now()), who.metadata
-            )
+            started = self.clock.iso(self.clock.now() if who.ts is None else who.ts)
+            row = index_rows.starting_row(run_id, who.session_id, started, who.metadata)
             try:
                 self.index.put(row)
                 files = self.root.new_run(run_id)
