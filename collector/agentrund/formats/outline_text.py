@@ -99,7 +99,7 @@ def folded(rows: Rows) -> list[str]:
     by_kind = ", ".join(
         f"{count} {_FOLDED_NAMES.get(symbol, 'model calls')}" for symbol, count in rows.folded.items()
     )
-    between = f"{figures.anchor(rows.folded_from)} to {figures.anchor(rows.folded_to)}"
+    between = f"{figures.anchor(rows.folded_from)} and {figures.anchor(rows.folded_to)}"
     return ["", f"… {total} rows folded between {between}: {by_kind} (agent.logs has every event)"]
 
 
