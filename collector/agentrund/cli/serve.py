@@ -45,6 +45,7 @@ def command(**flags: str | None) -> int:
     into an agent's environment. SIGTERM or Ctrl-C ends it cleanly, a second one at once.
     Every option is also a key of agentrund.toml and an AGENTRUND_ variable.
     """
+    settings = config.load(flags)
     from agentrund.service.daemon import serve  # noqa: PLC0415 - loads grpc, which --help can do without
 
-    return serve(config.load(flags))
+    return serve(settings)
