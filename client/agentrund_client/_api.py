@@ -137,7 +137,7 @@ def state(name: Any = None, /, **fields: Any) -> None:
 def event(kind: Any, name: Any = None, /, **payload: Any) -> None:
     """An event of another type (`turn.start`, your own): letters, digits, `_`, `.`, `-`, at most 64."""
     text = "".join(
-        char if char.isascii() and (char.isalnum() or char in "_.-") else "_" for char in str(kind)
+        char if char.isascii() and (char.isalnum() or char in "_.-") else "_" for char in name_of(kind) or ""
     )[:64]
     _point(f"x.{text}"[:64] if not text or text.startswith(_RESERVED) else text, name_of(name), payload, None)
 

@@ -28,6 +28,8 @@ def folder_of(recorder: Recorder | None) -> Path:
             # Only the last level: where the run's folder is not visible to this process, nothing is made up.
             folder.mkdir(mode=0o700, exist_ok=True)
             return folder
+    except OSError:  # the collector is in a container, or another user
+        pass
     except Exception as fault:  # noqa: BLE001 - there is a substitute
         note_fault(fault, "artifact_dir")
     return _substitute("" if recorder is None else recorder.source.id)

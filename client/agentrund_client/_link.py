@@ -67,6 +67,7 @@ class Link:
         self._broken: OSError | None = None  # sending failed: read what is left, then close
         self._more_acks = False
         self._ending = False  # the run is over: close once everything is settled
+        self._left_behind = False  # a spool file was closed with lines in it
         self._refused = False  # the collector will never have us
         self._attempts_busy = 0
         self._retry = Backoff(hello["source"])
@@ -165,6 +166,8 @@ class Link:
         if self._loop is not None:
             return
         self._loop = the_loop()
+        if self._left_behind:
+            self._to_spool()  # what an earlier end left in the spool comes before anything new
         if not self._connect():
             self._to_spool()
         self._loop.add(self)
@@ -389,6 +392,7 @@ class Link:
             self._to_spool()
         if self._channel is not None:
             self._channel.close()
+        self._left_behind = self._spool is not None
         if self._spool is not None:
             self._spool.close()
         self._channel = self._spool = None

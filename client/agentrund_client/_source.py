@@ -95,8 +95,17 @@ def opening_of(
     return {
         "session_id": session_id,
         **{key: name_of(value) for key, value in described.items()},
-        "tags": [str(name_of(tag)) for tag in ([tags] if isinstance(tags, str) else tags or ())],
+        "tags": _tags(tags),
         **process_metadata(),
         "guardrails": guardrails if isinstance(guardrails, dict) else None,
         "meta": meta if isinstance(meta, dict) else {} if meta is None else {"meta": meta},
     }
+
+
+def _tags(tags: Any) -> list[str]:
+    """A list of strings, whatever was given: one tag, or any iterable of them."""
+    try:
+        items = [tags] if isinstance(tags, str) else list(tags or ())
+    except Exception:  # noqa: BLE001 - foreign code
+        items = [tags]
+    return [name_of(tag) or "" for tag in items]

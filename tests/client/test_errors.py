@@ -23,9 +23,14 @@ def types(collector):
 
 
 def test_one_error_event_for_any_number_of_levels(client, collector):
-    with pytest.raises(ZeroDivisionError):
-        with client.run(), client.agent("a"), client.agent("b"), client.tool("t"):
-            _ = 1 / 0
+    with (
+        pytest.raises(ZeroDivisionError),
+        client.run(),
+        client.agent("a"),
+        client.agent("b"),
+        client.tool("t"),
+    ):
+        _ = 1 / 0
     collector.wait(lambda: collector.of_type("run.end"))
     assert types(collector) == [
         "agent.start", "agent.start", "tool.call", "tool.error", "error", "agent.end", "agent.end", "run.end",
@@ -51,23 +56,19 @@ def test_a_failed_model_call(client, collector):
 
 def test_a_handled_fault_leaves_the_run_ok(client, collector):
     with client.run():
-        try:
-            with client.tool("t"):
-                raise ValueError("x")
-        except ValueError as fault:
-            client.error(fault)
+        with pytest.raises(ValueError) as caught, client.tool("t"):
+            raise ValueError("x")
+        client.error(caught.value)
     collector.wait(lambda: collector.of_type("run.end"))
     assert types(collector) == ["tool.call", "tool.error", "error", "run.end"]
     assert collector.events[-1]["status"] == "ok"
 
 
 def test_an_exception_reported_by_hand_is_not_reported_again(client, collector):
-    with pytest.raises(ValueError), client.run(), client.agent("a"):
-        try:
-            raise ValueError("x")
-        except ValueError as fault:
-            client.error(fault, "while planning", step=3)
-            raise
+    fault = ValueError("x")
+    with pytest.raises(ValueError), client.run(), client.agent("a"):  # noqa: PT012 - reported inside
+        client.error(fault, "while planning", step=3)
+        raise fault
     collector.wait(lambda: collector.of_type("run.end"))
     (error,) = collector.of_type("error")
     assert error["payload"]["message"] == "while planning"

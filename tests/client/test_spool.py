@@ -300,3 +300,14 @@ def test_orphans_are_handed_in_and_the_living_left_alone(run_agent, agent_script
     assert any(is_locked(path) for path in files(place))
     living.send_signal(signal.SIGCONT)
     fake.stop()
+
+
+def test_a_late_event_does_not_overtake_what_the_spool_holds(client, place):
+    with client.run() as run:
+        client.log("a")
+    fake = FakeCollector(f"{place}/s.sock").start()
+    client.log("late")
+    fake.wait(lambda: len(fake.of_type("log")) == 2)
+    assert [event["n"] for event in fake.stored[run.source]] == [1, 2, 3]
+    assert fake.jumps == []
+    fake.stop()
