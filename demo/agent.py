@@ -36,6 +36,7 @@ def main() -> None:
         agentrund.agent("planner"),
     ):
         with agentrund.llm("model-x", messages=[{"role": "user", "content": f"Explain {topic}."}]) as call:
+            think(0.4)
             call.result(
                 "I will look it up.", tokens_in=412, tokens_out=38, cost_usd=0.0009, stop_reason="tool_use"
             )
@@ -48,6 +49,7 @@ def main() -> None:
                 print("inside run_python", flush=True)  # what the demo waits for
                 time.sleep(600)
         with agentrund.llm("model-x", messages=6) as call:
+            think(0.6)
             call.result(
                 f"{topic} is …", tokens_in=2310, tokens_out=151, cost_usd=0.0041, stop_reason="end_turn"
             )

@@ -93,7 +93,9 @@ def _shown(value: object) -> str:
 
 def _cost(payload: Json, parts: list[str]) -> None:
     cost = payload.get("cost_usd")
-    if cost is not None:
+    if cost.__class__ is float:
+        parts.append(figures.money(cost))
+    elif cost is not None:
         parts.append(figures.money(cost) if is_number(cost) else pair("cost_usd", cost))
 
 
@@ -192,7 +194,8 @@ def _failure(_: Record, payload: Json, parts: list[str]) -> None:
 
 
 def _log(record: Record, payload: Json, parts: list[str]) -> None:
-    level = payload.get("level") or record.status or "INFO"
+    # The record's status is the level in upper case, whichever way its sender spells it.
+    level = record.status or payload.get("level") or "INFO"
     message = payload.get("message")
     parts.append(_shown(level) if message is None else f"{_shown(level)} {_shown(message)}")
 

@@ -37,7 +37,14 @@ _RECENT_MAX: Final = 2000
 class Runs:
     """The open runs, and the door to the closed ones."""
 
-    def __init__(self, root: Root, index: IndexFile, clock: Clock, blob_max_bytes: int) -> None:
+    def __init__(
+        self,
+        root: Root,
+        index: IndexFile,
+        clock: Clock,
+        blob_max_bytes: int,
+        randbelow: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
         self.root = root
         self.index = index
         self.clock = clock
@@ -46,6 +53,7 @@ class Runs:
         self.finalising = Finalising(self._finalised)
         self.on_closed: Callable[[RunActor], None] = lambda _actor: None
         self._blob_max = blob_max_bytes
+        self._randbelow = randbelow
         self._actors: dict[str, RunActor] = {}
         self._sessions: dict[str, str] = {}
         self._blocked: set[RunActor] = set()
@@ -155,7 +163,7 @@ class Runs:
         now = self.clock.now() if ts is None else ts
         second = max(int(now), self._last_second)
         if second != self._last_second:
-            self._last_second, self._last_number = second, secrets.randbelow(_ID_BASES)
+            self._last_second, self._last_number = second, self._randbelow(_ID_BASES)
         else:
             self._last_number += 1
         return run_id_at(second, self._last_number)
