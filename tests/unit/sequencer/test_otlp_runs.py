@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import pytest
+
+from agentrund.model import kinds
+from agentrund.model.otlp import Pulse, SpanKind
+from agentrund.sequencer import otlp_runs
+from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, Adopt
+from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, SETTLE_S
+from support.otlp_build import PROGRAM, T0, TRACE, hex_id, mapped, mapped_log
+from support.otlp_world import World, program
+
+LLM, TOOL, AGENT, STEP, OTHER, POINT, DETAIL = (
+    SpanKind.LLM,
+    SpanKind.TOOL,
+    SpanKind.AGENT,
+    SpanKind.STEP,
+    SpanKind.OTHER,
+    SpanKind.POINT,
+    SpanKind.DETAIL,
+)
+OTHER_TRACE = "22" * 16
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def keys(world: World) -> list[str]:
+    return [key.by for key in world.executor.runs]
+
+
+# -- holding ---------------------------------------------------------------------------------------
+
+
+def test_spans_are_held_until_the_root_has_settled(world):
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(1)
+    assert world.all_runs == []
+    world.take(mapped(1))
+    assert world.all_runs == []
+    world.pass_time(SETTLE_S)
+    assert [t for t, _ in world.shown()] == [
+        kinds.AGENT_START,
+        kinds.LLM_PROMPT,
+        kinds.LLM_RESPONSE,
+        kinds.AGENT_END,
+    ]
+
+
+def test_without_a_root_spans_come_after_the_batch_delay(world):
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(HOLD_S - 0.25)
+    assert world.all_runs == []
+    world.pass_time(0.25)
+    assert [t for t, _ in world.shown()] == [kinds.LLM_PROMPT, kinds.LLM_RESPONSE]
+
+
+def test_logs_flushed_right_after_the_root_take_their_place(world):
+    world.take(mapped(1))
+    world.pass_time(0.25)
+    world.take(mapped_log(0, 1))
+    world.pass_time(1)
+    assert [t for t, _ in world.shown()] == [kinds.AGENT_START, kinds.LOG, kinds.AGENT_END]
+    assert world.run.of(kinds.LOG)[0].parent_seq == 2
+
+
+def test_the_end_of_the_process_releases_what_it_sent(world):
+    world.take(mapped(2, 1, LLM))
+    world.exit()
+    world.pass_time(SETTLE_S)
+    assert [t for t, _ in world.shown()] == [kinds.LLM_PROMPT, kinds.LLM_RESPONSE]
+
+
+def test_shutting_down_feeds_everything_and_ends_nothing(world):
+    world.take(mapped(2, 1, LLM), mapped_log(0, 2, fills=({}, {})))
+    world.take(mapped_log(1, trace=None))
+    world.shut_down()
+    assert sorted(world.executor.done) == [1, 2]
+    assert world.run.status == "running"
+
+
+def test_memory_is_bounded_by_releasing_the_oldest_trace(world, monkeypatch):
+    monkeypatch.setattr(otlp_runs, "HELD_BYTES", 1000)
+    for n in range(11):
+        world.take(mapped(2, 1, LLM, trace=f"{n + 1:032x}"))
+    assert len(world.all_runs) == 1
+    assert world.executor.done == [1]
+
+
+def test_an_item_at_once_is_not_held(world):
+    world.take(mapped_log(0, session="s", at_once=True), mapped(2, 1, LLM))
+    assert [t for t, _ in world.shown()] == [kinds.LOG]
+
+
+def test_content_waits_for_a_slow_call(world):
+    world.take(mapped_log(0, 2, fills=({"text": "[user]\nhi", "messages": 1}, {})))
+    world.pass_time(HOLD_S + 10)
+    world.take(mapped(1), mapped(2, 1, LLM))
+    world.pass_time(1)
+    assert world.run.of(kinds.LLM_PROMPT)[0].payload["text"] == "[user]\nhi"
+    assert world.run.of(kinds.LOG) == []
+
+
+def test_content_whose_call_never_comes_is_written_in_the_end(world):
+    world.take(mapped_log(0, 2, fills=({}, {})))
+    world.pass_time(CONTENT_S + 1)
+    assert world.run.of(kinds.LOG)
+
+
+# -- done ------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_done_when_its_last_item_is_fed(world):
+    first = world.take(mapped(2, 1, LLM), mapped(1, trace=OTHER_TRACE))
+    empty = world.take()
+    pulse = world.take(Pulse(0, PROGRAM))
+    assert world.executor.done == [empty, pulse]
+    world.pass_time(SETTLE_S)
+    assert first not in world.executor.done
+    world.pass_time(HOLD_S)
+    assert world.executor.done == [empty, pulse, first]
+
+
+def test_repeated_items_are_done_without_an_event(world):
+    world.take(mapped(1))
+    again = world.take(mapped(1))
+    assert world.executor.done == [again]
+    world.pass_time(1)
+    again = world.take(mapped(1), mapped_log(0, 1))
+    world.pass_time(1)
+    assert again in world.executor.done
+    assert [t for t, _ in world.shown()] == [kinds.AGENT_START, kinds.AGENT_END, kinds.LOG]
+    assert world.runs.duplicates == 2
+
+
+# -- which run -------------------------------------------------------------------------------------
+
+
+def test_a_trace_with_an_agent_at_its_root_is_a_run(world):
+    world.take(mapped(1), mapped(1, trace=OTHER_TRACE))
+    world.pass_time(1)
+    assert keys(world) == [BY_TRACE, BY_TRACE]
+
+
+def test_bare_calls_of_a_process_are_one_run(world):
+    world.take(mapped(1, 0, LLM), mapped(1, 0, POINT, trace=OTHER_TRACE))
+    world.take(mapped(1, 0, LLM, trace="33" * 16, resource=program("b")), pid=2)
+    world.pass_time(1)
+    assert [str(k) for k in world.executor.runs] == [f"{BY_PROCESS}:prog", f"{BY_PROCESS}:b"]
+
+
+def test_a_session_found_anywhere_in_a_trace_is_its_run(world):
+    world.take(mapped(2, 1, LLM), mapped(1, session="s"))
+    world.pass_time(1)
+    world.take(mapped(2, 1, LLM, trace=OTHER_TRACE, session="s"), mapped(1, trace=OTHER_TRACE))
+    world.pass_time(1)
+    assert [str(k) for k in world.executor.runs] == [f"{BY_SESSION}:s"]
+    assert world.run.records[0].payload["session_id"] == "s"
+
+
+def test_two_sessions_of_one_process_are_two_runs(world):
+    world.take(mapped(1, session="a"), mapped(1, session="b", trace=OTHER_TRACE))
+    world.take(mapped_log(0, trace=None, session="b"), mapped_log(1, trace=None, session="a"))
+    world.pass_time(HOLD_S)
+    a, b = world.all_runs
+    assert len(a.of(kinds.LOG)) == len(b.of(kinds.LOG)) == 1
+
+
+def test_an_explicit_run_id_counts_before_everything(world):
+    world.take(mapped(1, session="s"), run_id="mine")
+    resource = program("b")
+    resource.attributes["agentrund.run_id"] = "mine"
+    world.take(mapped(1, trace=OTHER_TRACE, resource=resource), pid=2)
+    world.pass_time(1)
+    assert [str(k) for k in world.executor.runs] == [f"{BY_RUN}:mine"]
+    assert world.run.of(kinds.SOURCE_JOIN)[0].payload["source"] == "b"
+
+
+def test_the_same_trace_is_the_same_run_even_when_its_session_comes_late(world):
+    world.take(mapped(2, 9, AGENT, remote=True, resource=program("child")), pid=2)
+    world.pass_time(1)
+    world.take(mapped(1, session="s"))
+    world.pass_time(1)
+    assert keys(world) == [BY_TRACE]
+    assert [c.session_id for c in world.executor.commands if isinstance(c, Adopt)] == ["s"]
+    world.take(mapped(1, trace=OTHER_TRACE, session="s"))
+    world.pass_time(1)
+    assert keys(world) == [BY_TRACE]
+
+
+def test_three_processes_in_one_trace_nest_across_sources(world):
+    world.take(
+        mapped(4, 3, AGENT, remote=True, name="child", resource=program("c"), start=0.3, end=0.4), pid=3
+    )
+    world.take(mapped(3, 2, TOOL, name="t", resource=program("b"), start=0.2, end=0.5), pid=2)
+    world.take(mapped(2, 1, AGENT, remote=True, name="b", resource=program("b"), start=0.1, end=0.6), pid=2)
+    world.take(mapped(1, name="a"))
+    world.pass_time(1)
+    records = {r.name: r for r in world.run.records if r.type in kinds.OPENERS}
+    assert records["child"].parent_seq == records["t"].seq
+    assert records["t"].parent_seq == records["b"].seq
+    assert records["b"].parent_seq == records["a"].seq
+
+
+def test_ids_repeated_by_seeded_random_numbers_stay_apart(world):
+    for pid, name in ((1, "one"), (2, "two")):
+        world.take(mapped(2, 1, LLM, resource=program(name)), mapped(1, resource=program(name)), pid=pid)
+    world.pass_time(1)
+    first, second = world.all_runs
+    assert len(first.of(kinds.LLM_PROMPT)) == len(second.of(kinds.LLM_PROMPT)) == 1
+    assert world.runs.duplicates == 0
+
+
+def test_a_trace_of_details_joins_nothing_and_its_logs_the_only_open_run(world):
+    world.take(mapped(1))
+    world.pass_time(1)
+    world.take(mapped(1, 0, DETAIL, trace=OTHER_TRACE), mapped_log(0, 1, trace=OTHER_TRACE))
+    world.take(mapped_log(1, trace=None))
+    world.pass_time(HOLD_S)
+    assert len(world.run.of(kinds.LOG)) == 2
+
+
+def test_a_log_of_a_process_without_a_run_is_a_run_of_the_process(world):
+    world.take(mapped_log(0, trace=None))
+    world.pass_time(HOLD_S)
+    assert keys(world) == [BY_PROCESS]
+
+
+def test_a_log_whose_trace_is_still_to_come_waits_in_the_run_of_that_trace(world):
+    world.take(mapped_log(0, 1))
+    world.pass_time(HOLD_S)
+    world.take(mapped(1))
+    world.pass_time(1)
+    assert keys(world) == [BY_TRACE]
+    assert [t for t, _ in world.shown()] == [kinds.LOG, kinds.AGENT_START, kinds.AGENT_END]
+
+
+# -- arrivals --------------------------------------------------------------------------------------
+
+
+def test_a_run_starts_at_the_time_of_its_earliest_item_and_says_who_sent_it(world):
+    world.pass_time(3)
+    world.take(mapped(2, 1, LLM, start=-4, end=-3), mapped(1, start=-5, end=-2))
+    world.pass_time(1)
+    start = world.run.records[0]
+    assert (start.type, start.ts) == (kinds.RUN_START, T0 - 5)
+    assert start.payload["source"] == "prog"
+    assert start.payload["service"] == "demo"
+    assert start.payload["resource"] == PROGRAM.attributes
+    assert start.payload["run_key"] == f"{BY_TRACE}:{TRACE}"
+    assert (start.payload["pid"], start.payload["pid_start"], start.payload["door"]) == (1, 10, "otlp")
+
+
+def test_an_item_without_a_time_happened_when_it_arrived(world):
+    log = mapped_log(0, trace=None)
+    log.time_ns, log.event.ts = 0, None
+    world.pass_time(2)
+    world.take(log)
+    world.pass_time(HOLD_S)
+    assert world.run.of(kinds.LOG)
+
+
+def test_a_new_process_of_a_session_whose_earlier_one_is_gone_resumes_it(world):
+    world.take(mapped(2, 1, LLM, session="s"))
+    world.exit()
+    world.pass_time(1)
+    world.take(mapped(1, trace=OTHER_TRACE, session="s", resource=program("again")), pid=2)
+    world.pass_time(1)
+    types = [r.type for r in world.run.records]
+    assert types.index(kinds.SOURCE_EXIT) < types.index(kinds.RUN_RESUME)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+
+
+def test_a_session_ended_for_being_idle_is_resumed_by_the_same_process(world):
+    world.take(mapped(1, session="s"))
+    world.pass_time(1)
+    world.pass_time(2000)
+    assert world.run.status == "ok"
+    world.take(mapped(1, trace=OTHER_TRACE, session="s", start=2000, end=2001))
+    world.pass_time(1)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["ok", "running"]
+
+
+def test_a_late_span_of_an_ended_run_is_late_and_opens_nothing(world):
+    world.take(mapped(1))
+    world.pass_time(20)
+    assert world.run.status == "ok"
+    world.take(mapped(2, 1, LLM, start=0.1, end=0.2))
+    world.pass_time(1)
+    assert [r.type for r in world.run.records if r.late] == [kinds.LLM_PROMPT, kinds.LLM_RESPONSE]
+    assert world.run.status == "ok"
+
+
+def test_an_ended_trace_is_opened_again_by_a_process_that_was_not_part_of_it(world):
+    world.take(mapped(2, 1, AGENT, remote=True, resource=program("child")), pid=2)
+    world.pass_time(20)
+    assert world.run.status == "ok"
+    world.take(mapped(1))
+    world.pass_time(1)
+    assert [r.type for r in world.run.records if not r.src][-1] == kinds.RUN_RESUME
+    assert not any(r.late for r in world.run.records)
+
+
+def test_a_process_whose_run_was_idle_begins_a_new_one(world):
+    world.take(mapped(1, 0, LLM))
+    world.pass_time(1)
+    world.pass_time(2000)
+    world.take(mapped(1, 0, LLM, trace=OTHER_TRACE))
+    world.pass_time(1)
+    assert len(world.all_runs) == 2
+
+
+# -- forgetting ------------------------------------------------------------------------------------
+
+
+def test_what_has_ended_long_ago_is_forgotten(world):
+    for n in range(5):
+        world.take(mapped(1, trace=f"{n + 1:032x}", session=f"s{n}"))
+        world.pass_time(1)
+    world.exit(cause="process exited: exit code 0")
+    world.pass_time(20)
+    assert len(world.runs.traces) == len(world.runs.runs) == 5
+    world.pass_time(4000)
+    world.pass_time(100)
+    assert world.runs.traces == {}
+    assert world.runs.runs == {}
+    assert world.runs.sessions == {}
+
+
+def test_a_long_session_does_not_grow_with_its_traces(world):
+    for n in range(20):
+        world.take(mapped(1, trace=f"{n + 1:032x}", session="s", start=n * 1000, end=n * 1000 + 1))
+        world.pass_time(1000)
+    assert len(world.runs.traces) <= 6
+    run = next(iter(world.runs.runs.values()))
+    assert len(run.trees) <= 6
+    assert run.status() == "ok"
+
+
+def test_an_unfinished_trace_is_not_forgotten(world):
+    world.take(mapped(2, 1, LLM, session="s"))
+    for _ in range(5):
+        world.pass_time(1000)
+    assert world.run.status == "running"
+    assert world.runs.traces[TRACE].tree.holes() == {hex_id(1): "prog"}
