@@ -5,7 +5,7 @@ STAMP  := .venv/.setup-done
 TESTS  ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo bench clean
+.PHONY: help setup check format test demo bench golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +35,14 @@ format: $(STAMP) ## let ruff rewrite what it can
 test: $(STAMP) ## all tests but the slow ones; TESTS=path narrows it
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(TESTS)
 
-demo: $(STAMP) ## two agents, one killed: see what is left of them
+demo: $(STAMP) ## the main job, shown: five agents, one of them killed and resumed
 	$(BIN)/python -m demo
 
 bench: $(STAMP) ## measure the hot paths
 	$(BIN)/python -m bench
+
+golden: $(STAMP) ## write tests/golden/example_root again; read the difference before you commit it
+	$(BIN)/python tests/golden/make_example.py tests/golden/example_root
 
 clean: ## remove everything that can be made again
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

@@ -1,1 +1,1 @@
-"""Measurements of the hot paths: `make bench`."""
+"""Ratios measured in one run; nothing here is a test."""

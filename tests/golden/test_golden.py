@@ -57,3 +57,20 @@ def test_every_recipe_of_the_map_finds_something_in_the_example(recipe):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip()
+
+
+def quotes() -> list[tuple[str, list[str]]]:
+    """What README.md quotes of the example: the file, and the lines."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    found = re.findall(r"<!-- from (\S+) -->\n```\n(.*?)```", readme, re.DOTALL)
+    return [(name, text.splitlines()) for name, text in found]
+
+
+@pytest.mark.parametrize(("name", "lines"), quotes())
+def test_the_readme_quotes_the_example(name, lines):
+    text = (EXAMPLE / name).read_text()
+    assert "\n".join(lines) in text
+
+
+def test_the_readme_quotes_both_kinds_of_file():
+    assert [name for name, _ in quotes()] == ["latest/agent.logs", "latest/outline.md"]
