@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
-import orjson
+import msgspec
 
 from agentrund.model.event import Json
 from agentrund.receivers.decode import strict_json
 
-PARSE_MAX: Final = 2 << 20
+PARSE_MAX: Final = 512 << 10
 """Longer JSON text stays text: reading it would hold everybody else up."""
 
-_LONG_INTEGER: Final = re.compile(r"\d{17}")
+_DECODE: Final = msgspec.json.Decoder().decode
 
 
 class Attributes:
@@ -65,8 +64,11 @@ class Attributes:
 
     def take_list(self, prefix: str) -> list[Json]:
         """Flattened objects (``prefix.0.role``, ``prefix.0.tools.1.id``) put together again, in order."""
+        keys = [key for key in self.rest if key.startswith(prefix)]
+        if not keys:
+            return []
         found: dict[str, Any] = {}
-        for key in [k for k in self.rest if k.startswith(prefix)]:
+        for key in keys:
             path = key[len(prefix) :].split(".")
             if path[0].isdecimal() and len(path) > 1:
                 _put(found, path, self.rest.pop(key))
@@ -96,9 +98,8 @@ def parse(value: Any) -> Any:
     if not isinstance(value, str) or len(value) > PARSE_MAX or value[:1] not in "{[":
         return value
     try:
-        if _LONG_INTEGER.search(value) is None:
-            return orjson.loads(value)
-    except orjson.JSONDecodeError:
+        return _DECODE(value)
+    except (msgspec.MsgspecError, RecursionError):
         pass
     try:
         return strict_json.repair(value.encode())
