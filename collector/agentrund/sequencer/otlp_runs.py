@@ -3,7 +3,8 @@
 Pure: every method is given the time and returns the commands that follow, to be executed in order.
 
 - ``take`` one intake record's items as they were mapped;
-- ``process_exited`` when a watched process ends (any source's identity that ``OpenRun``/``Join`` named);
+- ``process_exited`` when a process ends: that of every peer, watched from its first request on (a crash
+  is to be told within seconds, and its items may still be held), and those ``OpenRun``/``Join`` name;
 - ``tick`` a few times a second;
 - ``grant`` when our own clock stood still (sleep, SIGSTOP): everybody gets a clean interval;
 - ``shutdown`` before the collector goes: what is held is fed, nothing is judged;

@@ -7,6 +7,7 @@ id is one process: a second one that claims the same id (a restart too) gets its
 from __future__ import annotations
 
 import ipaddress
+from collections import deque
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -17,6 +18,8 @@ from agentrund.model.source import SOURCE_ID, Identity
 
 _HOST_KEYS: Final = "host."
 _BY_RESOURCE: Final = "resource-"
+_REMEMBERED: Final = 256
+"""Processes that have ended, of which something may still come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +46,7 @@ class Producers:
     def __init__(self) -> None:
         self._by_claim: dict[str, list[Producer]] = {}
         self._by_id: dict[str, Producer] = {}
+        self._gone: deque[tuple[Identity, str, float]] = deque(maxlen=_REMEMBERED)
 
     def get(self, source: str) -> Producer:
         """The producer of a source id."""
@@ -71,6 +75,9 @@ class Producers:
     def _add(self, claim: str, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
         producer = self._by_id[source] = Producer(source, identity, resource, now)
         self._by_claim.setdefault(claim, []).append(producer)
+        for gone, cause, at in self._gone:
+            if identity.pid_start is not None and _same_process(gone, identity):
+                producer.exited_at, producer.cause = max(at, now), cause
         return producer
 
     def restore(self, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
@@ -90,6 +97,8 @@ class Producers:
         ]
         for producer in gone:
             producer.exited_at, producer.cause = now, cause
+        # Its last requests may be on their way through the collector still.
+        self._gone.append((identity, cause, now))
         return gone
 
     def forget(self, source: str) -> None:

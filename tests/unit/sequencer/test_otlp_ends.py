@@ -262,3 +262,17 @@ def test_a_senders_own_word_of_its_end_ends_the_run(world):
     world.take(mapped_log(0, at=5, trace=None, session="s", ends_session=True))
     world.pass_time(7)
     assert (world.run.status, end_of(world).payload["cause"]) == ("ok", "session.end")
+
+
+def test_a_crash_is_told_within_three_seconds_of_the_death_even_where_all_was_held(world):
+    world.take(mapped(2, 1, LLM))
+    world.exit()
+    world.pass_time(3)
+    assert world.run.status == "crashed"
+
+
+def test_a_request_decoded_after_its_process_has_died_is_told_as_quickly(world):
+    world.exit()
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(3)
+    assert world.run.status == "crashed"

@@ -98,3 +98,12 @@ def test_a_restored_producer_is_found_again():
     back = producers.restore("web:2", TWO, resource, 1.0)
     assert producers.restore("web:2", TWO, resource, 1.0) is back
     assert of(producers, resource.attributes, TWO) is back
+
+
+def test_a_process_whose_end_was_seen_before_its_last_request_is_gone():
+    producers = Producers()
+    assert producers.exited(ONE, "gone", 5.0) == []
+    late = of(producers, {"service.instance.id": "a"}, ONE, now=6.0)
+    assert (late.exited_at, late.cause) == (6.0, "gone")
+    assert of(producers, {"service.instance.id": "b"}, TWO, now=6.0).exited_at is None
+    assert of(producers, {"service.instance.id": "c"}, Identity(pid=1), now=6.0).exited_at is None
