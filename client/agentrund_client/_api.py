@@ -107,7 +107,7 @@ def tool(name: Any = None, /, **args: Any) -> Tool:
 @guarded(nothing)
 def log(message: Any = None, /, level: Any = "INFO", **fields: Any) -> None:
     """A log line, with fields of your own. `level` is a name or one of logging's numbers."""
-    shown = _LEVELS.get(level) if isinstance(level, int) else None
+    shown = level.upper() if type(level) is str else _LEVELS.get(level) if isinstance(level, int) else None
     shown = shown or (name_of(level) or "INFO").upper()
     _point("log", None, merged({"level": shown, "message": text_of(message)}, fields), shown)
 
@@ -186,7 +186,6 @@ def artifact(path: Any) -> Path:
     return _run_here().artifact(path)
 
 
-@guarded(nothing)
 def _point(kind: str, name: str | None, payload: dict[str, Any], status: str | None) -> None:
     place = the_place()
     if place is not None:

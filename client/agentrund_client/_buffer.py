@@ -15,9 +15,9 @@ from typing import Self
 from agentrund_client._discover import limit
 from agentrund_client._wire import lost_line
 
-# 16 MiB hold some 50,000 ordinary events: seconds of a collector that does not read.
-BUFFER_BYTES = 16 << 20
-BUFFER_EVENTS = 50_000
+# Some 200,000 ordinary events: a burst of seconds. Used only while the collector lags behind.
+BUFFER_BYTES = 64 << 20
+BUFFER_EVENTS = 200_000
 
 # An entry is (n, line, kind): kind is EVENT, CONTROL, or the first number of a lost range (n is its last).
 Entry = tuple[int, bytes, int]
@@ -35,6 +35,7 @@ class Buffer:
         self._in_flight: deque[Entry] = deque()
         self._pending: deque[Entry] = deque()
         self._bytes = 0
+        self._half_bytes, self._half_events = max_bytes // 2, max_events // 2
 
     @classmethod
     def with_limits(cls) -> Self:
@@ -60,13 +61,12 @@ class Buffer:
     @property
     def half_full(self) -> bool:
         """Time to read acks, or the bound will be reached."""
-        return self._bytes * 2 > self.max_bytes or len(self) * 2 > self.max_events
+        return self._bytes > self._half_bytes or len(self) > self._half_events
 
     def admits(self, line: bytes) -> bool:
         """Is there room? One line alone is always admitted, however long."""
-        if not self._bytes:
-            return True
-        return self._bytes + len(line) <= self.max_bytes and len(self) < self.max_events
+        total = len(self._in_flight) + len(self._pending)
+        return not total or (self._bytes + len(line) <= self.max_bytes and total < self.max_events)
 
     def drop(self, n: int) -> None:
         """Count event `n` as lost, in the lost entry at the end of the pending queue."""
@@ -81,10 +81,11 @@ class Buffer:
         self._pending.append((n, line, kind))
         self._bytes += len(line)
 
-    def sent(self, n: int, line: bytes) -> None:
-        """Append an event straight to the in-flight queue; only right while nothing is pending."""
+    def sent(self, n: int, line: bytes) -> bool:
+        """Append an event straight to the in-flight queue, while nothing is pending; True when half full."""
         self._in_flight.append((n, line, EVENT))
         self._bytes += len(line)
+        return self._bytes > self._half_bytes or len(self._in_flight) > self._half_events
 
     def next(self) -> Entry | None:
         """The entry to send next, None where there is none.

@@ -42,6 +42,8 @@ def merged(reserved: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """The contract's keys and the user's; a user's key of the same name gets an underscore."""
     if not fields:
         return reserved
+    if fields.keys().isdisjoint(reserved):
+        return {**reserved, **fields}
     result = dict(reserved)
     for key, value in fields.items():
         free = key

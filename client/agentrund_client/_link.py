@@ -82,7 +82,7 @@ class Link:
         self._locked(self._begin)
 
     def put(self, body: bytes, *, must: bool = False) -> None:
-        """Take one event, encoded by `encode_event`: it is in the kernel then, buffered, or counted as lost.
+        """Take one event, encoded by `encode`: it is in the kernel then, buffered, or counted as lost.
 
         `must` lines (the run's end) are taken beyond the bounds.
         """
@@ -175,29 +175,27 @@ class Link:
     def _accept(self, body: bytes, must: bool) -> None:  # noqa: FBT001 - an argument of _locked
         # Counted before anything can fail: a number that never arrives is a loss the collector can see.
         n = self.n = self.n + 1
-        self._begin()
+        if self._loop is None:
+            self._begin()
         line = number(n, body)
+        buffer = self._buffer
         if self._spooling and self._spool is not None:
             self._spool.append(n, line, must=must)
-        elif not must and not self._buffer.admits(line):
-            self._buffer.drop(n)
-        elif self._ready and self._channel is not None and not self._buffer.pending:
-            self._send_event(self._channel, n, line)
+        elif not must and not buffer.admits(line):
+            buffer.drop(n)
+        elif self._ready and not buffer.pending and self._send(line):
+            if buffer.sent(n, line):
+                self._wake()
         else:
-            self._buffer.wait(n, line)
+            buffer.wait(n, line)
             if not self._blocked:
                 self._wake()
 
-    def _send_event(self, channel: Channel, n: int, line: bytes) -> None:
-        if self._send(channel, line):
-            self._buffer.sent(n, line)
-            if self._buffer.half_full:
-                self._wake()
-        else:
-            self._buffer.wait(n, line)
-
-    def _send(self, channel: Channel, data: bytes) -> bool:
+    def _send(self, data: bytes) -> bool:
         """False when nothing was taken. A part that was taken counts as sent: the channel keeps the rest."""
+        channel = self._channel
+        if channel is None:
+            return False
         try:
             channel.send(data)
         except BlockingIOError:
@@ -256,7 +254,7 @@ class Link:
         self._channel, self._attempts_busy = channel, 0
         self._greeted, self._blocked, self._broken = False, False, None
         self._retry.fail()  # for the case that it closes again before it says welcome
-        if not self._send(channel, encode_frame(self.hello)):
+        if not self._send(encode_frame(self.hello)):
             self._disconnect(None)
             return False
         # Nothing to send again: events may follow right behind hello.
@@ -297,7 +295,7 @@ class Link:
             spool.append(n, line, must=kind > EVENT)
         self._spool, self._spooling = spool, True
 
-    def _feed(self, channel: Channel, spool: Spool) -> None:
+    def _feed(self, spool: Spool) -> None:
         """Send the spool file from where it was read to; at its end lines go directly again."""
         for _ in range(_CHUNKS_A_TURN):
             chunk = spool.peek()
@@ -306,7 +304,7 @@ class Link:
                 self._drop_settled_spool()
                 self._request_flushes()
                 return
-            if not self._send(channel, fitting(chunk, self.max_line)):
+            if not self._send(fitting(chunk, self.max_line)):
                 return
             spool.advance(len(chunk))
             if self._blocked:
@@ -339,11 +337,11 @@ class Link:
             self._unblock(self._channel)
         if self._channel is not None and not self._blocked:
             if self._spooling and self._greeted and self._spool is not None:
-                self._feed(self._channel, self._spool)
+                self._feed(self._spool)
             elif self._ready:
-                self._send_pending(self._channel)
+                self._send_pending()
         if self._channel is not None and self._beat_every:
-            self._beat(self._channel)
+            self._beat()
 
     def _unblock(self, channel: Channel) -> None:
         try:
@@ -355,23 +353,23 @@ class Link:
             return
         self._blocked = False
 
-    def _send_pending(self, channel: Channel) -> None:
+    def _send_pending(self) -> None:
         for _ in range(_LINES_A_TURN):
             entry = self._buffer.next()
             if entry is None or self._blocked:
                 return
             if len(entry[1]) > self.max_line:
                 self._buffer.give_up()
-            elif self._send(channel, entry[1]):
+            elif self._send(entry[1]):
                 self._buffer.start()
             else:
                 return
 
-    def _beat(self, channel: Channel) -> None:
+    def _beat(self) -> None:
         if time.monotonic() >= self._next_beat:
             self._next_beat = time.monotonic() + self._beat_every
             if not self._blocked:
-                self._send(channel, encode_frame({"op": "heartbeat"}))
+                self._send(encode_frame({"op": "heartbeat"}))
 
     def _retire(self) -> None:
         """After the run's end nothing is kept open for it. A spool file is left to whoever hands it in."""
@@ -503,5 +501,4 @@ class Link:
 
     def _queue_flush(self, flush_id: int) -> None:
         self._buffer.wait(self.n, encode_frame({"op": "flush", "id": flush_id}), CONTROL)
-        if self._channel is not None:
-            self._send_pending(self._channel)
+        self._send_pending()

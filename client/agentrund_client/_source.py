@@ -10,12 +10,13 @@ from typing import Any
 
 from agentrund_client._clean import merged, name_of
 from agentrund_client._link import Link
-from agentrund_client._wire import Frame, encode_event
+from agentrund_client._wire import Frame, encode
 
 # What the collector takes as a name; a longer one is cut, and stands in full in the payload.
 _MAX_NAME = 4096
-# Room for `{"n":<20 digits>,` and the newline in front of and behind what `encode_event` gives.
+# Room for `{"n":<20 digits>,` and the newline in front of and behind what `encode` gives.
 _NUMBER_ROOM = 32
+_EMPTY: tuple[Any, ...] = (None, [], {}, "")
 
 
 class Source:
@@ -65,20 +66,23 @@ class Source:
         if name is not None and len(name) > _MAX_NAME:
             name, payload = name[: _MAX_NAME - 1] + "…", merged(payload, {"name": name})
         event: Frame = {"type": kind}
-        for key, value in (("name", name), ("span", span), ("parent", parent)):
-            if value is not None:
-                event[key] = value
+        if name is not None:
+            event["name"] = name
+        if span is not None:
+            event["span"] = span
+        if parent is not None:
+            event["parent"] = parent
         event["ts"] = time.time()
         if status is not None:
             event["status"] = status
         if dur_ms is not None:
             event["dur_ms"] = dur_ms
         event["payload"] = payload
-        body = encode_event(event)
+        body = encode(event)
         if len(body) > self.link.max_line - _NUMBER_ROOM:
             # The event stays, so that an open step is closed; only what nobody would take is left out.
             event["payload"] = {"notice": f"payload of {len(body)} bytes is over the collector's line limit"}
-            body = encode_event(event)
+            body = encode(event)
         self.link.put(body, must=must)
 
 
@@ -92,14 +96,14 @@ def opening_of(
     """The part of hello that is the same for every source of the run in this program."""
     from agentrund_client._meta import process_metadata  # noqa: PLC0415 - reads files; only where a run starts
 
-    return {
-        "session_id": session_id,
+    opening = {
         **{key: name_of(value) for key, value in described.items()},
         "tags": _tags(tags),
         **process_metadata(),
         "guardrails": guardrails if isinstance(guardrails, dict) else None,
-        "meta": meta if isinstance(meta, dict) else {} if meta is None else {"meta": meta},
+        "meta": meta if isinstance(meta, dict | None) else {"meta": meta},
     }
+    return {"session_id": session_id, **{key: value for key, value in opening.items() if value not in _EMPTY}}
 
 
 def _tags(tags: Any) -> list[str]:

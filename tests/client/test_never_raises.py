@@ -292,16 +292,16 @@ def test_a_fault_is_told_once_and_counted(client, collector, capsys, monkeypatch
         raise RuntimeError("inside")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_source, "encode_event", broken)
+        patch.setattr(_source, "encode", broken)
         for _ in range(5):
             client.log("x")
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert "internal fault in _point (RuntimeError)" in err
+    assert "internal fault in log (RuntimeError)" in err
     assert len(client.faults()) == 5
     monkeypatch.setenv("AGENTRUND_DEBUG", "1")
     with monkeypatch.context() as patch:
-        patch.setattr(_source, "encode_event", broken)
+        patch.setattr(_source, "encode", broken)
         client.log("x")
     assert "RuntimeError: inside" in capsys.readouterr().err
     _guard._faults.clear()

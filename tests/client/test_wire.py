@@ -43,7 +43,7 @@ def encoder(request, monkeypatch):
         monkeypatch.setattr(_wire, "_dumps", _wire._plain_dumps)
     else:
         pytest.importorskip("orjson")
-        monkeypatch.setattr(_wire, "_dumps", None)
+        monkeypatch.setattr(_wire, "_dumps", _wire._first_dumps)
     return _wire.encode_frame
 
 
@@ -103,7 +103,7 @@ def test_cycles_and_depth(encoder):
 
 
 def test_numbers_of_lines():
-    line = _wire.number(17, _wire.encode_event({"type": "log"}))
+    line = _wire.number(17, _wire.encode({"type": "log"}))
     assert line == b'{"n":17,"type":"log"}\n'
     assert _wire.last_number(line) == 17
     assert _wire.last_number(_wire.lost_line(3, 9)) == 9
