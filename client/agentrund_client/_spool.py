@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from agentrund_client._discover import limit, spool_folder
 from agentrund_client._wire import Frame, encode_frame, last_number
-from agentrund_client.redact import redact_line
 
 # One read, one send: large enough to be rare, small enough to be quick.
 CHUNK = 256 * 1024
@@ -36,7 +35,7 @@ class Spool:
         self._hole_first = 0
         self._hole_at = -1
         if not self._reopen():
-            self._create(f"{folder}/.{source}.new", redact_line(hello))
+            self._create(f"{folder}/.{source}.new", _redacted(hello))
 
     def append(self, n: int, line: bytes, *, must: bool = False) -> None:
         """Add one line. Over the bound, or with a full disk, the event is counted in a `lost` line instead.
@@ -44,7 +43,7 @@ class Spool:
         `must` lines (the run's end) may pass the bound. Raises nothing an agent could see as a file's fault.
         """
         try:
-            line = redact_line(line)
+            line = _redacted(line)
             if must or self.size + len(line) <= self._max_bytes:
                 self.close_hole()
                 self._write_at(line)
@@ -194,6 +193,12 @@ def open_spool(hello: Frame, old: Spool | None, acked: int) -> Spool:
             spool.append(n, line, must=True)
         old.close()
     return spool
+
+
+def _redacted(line: bytes) -> bytes:
+    from agentrund_client.redact import redact_line  # noqa: PLC0415 - its patterns take 5 ms to compile
+
+    return redact_line(line)
 
 
 def make_private_folder(folder: str) -> None:

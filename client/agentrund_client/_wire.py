@@ -26,7 +26,7 @@ def encode(frame: Frame) -> bytes:
         encoded = _dumps(frame)
     except Exception:  # noqa: BLE001 - whatever the value did, the clean copy has no surprises left
         return _plain_dumps(clean(frame))
-    # orjson writes NaN as null, silently. Looking for it costs as much as encoding, so flat payloads are spared.
+    # orjson writes NaN as null, silently. To look for it costs as much as encoding: flat payloads are spared.
     if not _is_flat(frame.get("payload")) and b"null" in encoded and has_nonfinite(frame):
         return _plain_dumps(clean(frame))
     return encoded

@@ -256,6 +256,7 @@ print(sorted(set(sys.modules) - bare))
     assert loaded & heavy == set()
     third = {name for name in loaded if name not in sys.stdlib_module_names}
     assert third == {"agentrund_client"}
+    assert "agentrund_client.redact" not in done.stdout
 
 
 def _client_path():
