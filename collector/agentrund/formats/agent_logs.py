@@ -36,34 +36,40 @@ class LogRenderer:
 
     def render(self, record: Record, change: str | None, state: RunState) -> bytes:
         """The bytes that ``record`` adds; ``change`` is what ``state.apply(record)`` returned."""
-        event = self._event(record)
-        if change is None:
-            return event
-        if change == Change.OPENED:
-            return _opening(_attempt(record, state), first=record.seq == 1) + event
-        if change == Change.CRASHED:
-            return event + _crash_marker(_attempt(record, state))
-        return event
-
-    def _event(self, record: Record) -> bytes:
         now, attempt, raw = millis(record.ts), record.attempt, record.raw
         delta = now - self._last_ms.get(attempt, now)
         self._last_ms[attempt] = now
         detail, text, ref = describe(record)
         if not (detail.isprintable() if len(detail) < _SHORT else _is_plain(raw)):
             detail = escape.one_line(detail)
-        seq = figures.anchor(record.seq)
-        line = f"{seq} {record.iso[11:23]} {_delta(delta)}  {_columns(record.type, record.name)}{detail}"
-        if text is None:
-            return line.rstrip(" ").encode() + b"\n"
-        if ref is None:
-            octets = len(text) if text.isascii() else len(text.encode())
-            head, tail = _HEAD, _end(len(seq), octets)
-        else:
-            head, tail = _head(text), _truncated(len(seq), ref)
-        return b"".join(
-            (line.rstrip(" ").encode(), b"\n", head, escape.block(text), _FOOT, seq.encode(), tail)
-        )
+        anchor = figures.anchor(record.seq)
+        name = record.name
+        # What is kept for all runs must stay small, and a sender may name a thing with a megabyte.
+        columns = _kept_columns if name is None or len(name) < _SHORT else _columns
+        line = f"{anchor} {record.iso[11:23]} {_delta(delta)}  {columns(record.type, name)}{detail}"
+        event = line.rstrip(" ").encode() + b"\n"
+        if text is not None:
+            event += _frame(anchor, text, ref)
+        if change is None:
+            return event
+        return _with_banners(event, record, change, state)
+
+
+def _with_banners(event: bytes, record: Record, change: str, state: RunState) -> bytes:
+    if change == Change.OPENED:
+        return _opening(_attempt(record, state), first=record.seq == 1) + event
+    if change == Change.CRASHED:
+        return event + _crash_marker(_attempt(record, state))
+    return event
+
+
+def _frame(anchor: str, text: str, ref: str | None) -> bytes:
+    data = text.encode()
+    if ref is None:
+        head, tail = _HEAD, _end(len(anchor), len(data))
+    else:
+        head, tail = _head(text), _truncated(len(anchor), ref)
+    return b"".join((head, escape.encoded_block(text, data), _FOOT, anchor.encode(), tail))
 
 
 def _is_plain(raw: bytes | None) -> bool:
@@ -74,9 +80,11 @@ def _is_plain(raw: bytes | None) -> bool:
 # Types, names, deltas and sizes repeat, so these are looked up far more often than made.
 
 
-@lru_cache(maxsize=4096)
 def _columns(kind: str, name: str | None) -> str:
     return f"{escape.one_line(kind):<13} {escape.one_line(name or '-'):<12} "
+
+
+_kept_columns: Final = lru_cache(maxsize=4096)(_columns)
 
 
 @lru_cache(maxsize=4096)
