@@ -10,6 +10,7 @@ import pytest
 
 from support.daemon import Daemon
 from support.raw_client import RawClient
+from support.waiting import until
 
 
 @pytest.fixture
@@ -301,6 +302,7 @@ def test_a_living_process_keeps_its_source(daemon, client):
     code = f"""
 from pathlib import Path
 from support.raw_client import RawClient
+from support.waiting import until
 print(RawClient(Path({str(daemon.socket)!r})).hello("a")["code"])
 """
     other = subprocess.run(
@@ -330,8 +332,7 @@ def test_when_all_have_left_the_collector_ends_the_run(daemon, client):
 def test_printing_a_line_is_enough(daemon):
     with RawClient(daemon.socket) as client:
         client.send({"type": "log", "payload": {"message": "built in 41 s"}})
-    with RawClient(daemon.socket) as client:
-        client.settle()
+    until(lambda: [row for row in daemon.rows() if row["status"] == "ok"], "the end")
     trace = daemon.trace()
     assert [r["type"] for r in trace] == ["run.start", "log", "run.end"]
     assert trace[0]["payload"]["source"].startswith(f"conn-{os.getpid()}-")
@@ -356,15 +357,4 @@ def test_a_session_nobody_comes_back_to_ends(tmp_path):
         with RawClient(daemon.socket) as client:
             client.send({"type": "log", "session_id": "build"})
             client.settle()
-        follow = subprocess.Popen(
-            [sys.executable, "-m", "agentrund.cli.main", "tail", "-f", "--root", str(daemon.root), "latest"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for line in follow.stdout:
-            if "run.end" in line:
-                break
-        follow.kill()
-        follow.wait()
-        follow.stdout.close()
-        assert types(daemon)[-1] == "run.end"
+        until(lambda: types(daemon)[-1] == "run.end", "the end")

@@ -12,8 +12,8 @@ from support.otlp_execute import Executor, Run
 class World:
     """``now`` counts from ``T0``; every item is sent by the process ``pid``, or by one nobody knows."""
 
-    def __init__(self) -> None:
-        self.runs = OtlpRuns()
+    def __init__(self, **settings) -> None:
+        self.runs = OtlpRuns(**settings)
         self.executor = Executor()
         self.now = 0.0
         self._rq = 0

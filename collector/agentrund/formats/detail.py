@@ -14,6 +14,7 @@ from agentrund.formats.spilled import octets, pointer_of, preview_of
 from agentrund.model import kinds
 from agentrund.model.event import Json, Record
 from agentrund.model.run_state import is_number
+from agentrund.model.source import DOOR_OTLP
 
 ARGS_MAX: Final = 200
 """Characters of a call's arguments that fit on its line."""
@@ -40,6 +41,8 @@ def describe(record: Record) -> Detail:
         skip = rule.said_beside_text
     else:
         skip, text = rule.said, None
+    if (src := record.src) is not None and src.get("k") == DOOR_OTLP:
+        skip |= _BEHIND
     parts: list[str] = []
     block = rule.part(record, payload, parts)
     for key, value in payload.items():
@@ -166,6 +169,13 @@ def _response(_: Record, payload: Json, parts: list[str]) -> None:
         parts.append(f"stop={reason}")
     _counted(payload, "tokens_out", "tok", parts)
     _cost(payload, parts)
+    requested = payload.get("requested_tools")
+    if isinstance(requested, list) and requested:
+        parts.append("asks for " + ", ".join(_tool_name(tool) for tool in requested))
+
+
+def _tool_name(tool: object) -> str:
+    return _shown(tool.get("name")) if isinstance(tool, dict) else _shown(tool)
 
 
 def _call(_: Record, payload: Json, parts: list[str]) -> str | None:
@@ -200,6 +210,10 @@ def _log(record: Record, payload: Json, parts: list[str]) -> None:
     parts.append(_shown(level) if message is None else f"{_shown(level)} {_shown(message)}")
 
 
+_BEHIND: Final = frozenset({"attributes", "otel", "resource", "rollup", "output", "run_key", "door"})
+"""What an OTLP sender's item holds beyond the vocabulary: in trace.jsonl in full, too much for a line."""
+
+
 class _Rule:
     """What a type says first, and the payload keys that are said by it or by the block below."""
 
@@ -212,7 +226,7 @@ class _Rule:
         self.said_beside_ref = self.said_beside_text | {"text_ref", "preview", "bytes"}
 
 
-_IDENTITY: Final = (*kinds.IDENTITY_KEYS, "open")
+_IDENTITY: Final = (*kinds.IDENTITY_KEYS, "open", *_BEHIND)
 _WHOSE: Final = (*_IDENTITY, "session_id", "framework", "framework_version", "model")
 _ERROR: Final = _Rule(_failure, "error_type", "error")
 _SOURCE: Final = _Rule(_nothing, *_IDENTITY)
@@ -226,7 +240,7 @@ _RULES: Final = {
     kinds.AGENT_END: _Rule(_agent_end, "cost_usd"),
     # A structured conversation is the same words as the text below it.
     kinds.LLM_PROMPT: _Rule(_prompt, "messages", "tokens_in", beside_text="input"),
-    kinds.LLM_RESPONSE: _Rule(_response, "stop_reason", "tokens_out", "cost_usd"),
+    kinds.LLM_RESPONSE: _Rule(_response, "stop_reason", "tokens_out", "cost_usd", "requested_tools"),
     kinds.LLM_ERROR: _ERROR,
     kinds.TOOL_CALL: _Rule(_call, "args"),
     kinds.TOOL_RESULT: _Rule(_result),

@@ -120,6 +120,8 @@ class RunState:
     attempts: list[Attempt] = field(default_factory=list)
     sources: dict[str, SourceState] = field(default_factory=dict)
     open: dict[tuple[str, str], OpenStep] = field(default_factory=dict)
+    last_call: dict[str, OpenStep] = field(default_factory=dict)
+    """Each source's model call that was answered last: what it asked for may be open at a crash."""
     totals: Totals = field(default_factory=Totals)
     otlp_seen: set[tuple[str, ...]] = field(default_factory=set)
     """Keys of the OTLP items stored, so that a replay or a resend is written once."""
@@ -306,6 +308,8 @@ class RunState:
         step = self.open.get((source, span))
         if step is not None and step.type == opens:
             del self.open[source, span]
+            if opens == kinds.LLM_PROMPT:
+                self.last_call[source] = step
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -29,6 +29,10 @@ READ_BYTES: Final = 1 << 18
 UNSENT_MAX: Final = 1 << 20
 """Replies kept for a peer that does not read; beyond, nothing more is read from it."""
 ACCEPT_BATCH: Final = 64
+DRAIN_READS: Final = 4096
+"""Of a dead peer: far more than any socket holds, but a living heir of the socket cannot keep us here."""
+STOP_READS: Final = 64
+"""At a stop: what lies in the socket, not what a busy sender goes on to write."""
 _SEND: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -71,7 +75,7 @@ class UnixSocketDoor:
         """Read what has been sent, answer it, and close every connection."""
         self.stop_accepting()
         for connection in list(self.connections):
-            connection.drain()
+            connection.drain(STOP_READS)
             connection.close()
         self._listener.close()
 
@@ -137,9 +141,11 @@ class Connection:
         self._take(self._lines.feed(data))
         return True
 
-    def drain(self) -> None:
-        """Read until the socket would block or ends, then close it if it ended."""
-        while self._open and not self._stalled:
+    def drain(self, reads: int = DRAIN_READS) -> None:
+        """Read until the socket would block or ends (at most ``reads`` times); close it if it ended."""
+        for _ in range(reads):
+            if not self._open or self._stalled:
+                return
             try:
                 data = self._sock.recv(READ_BYTES)
             except BlockingIOError:
@@ -172,6 +178,12 @@ class Connection:
             refusal = Rejected("line_too_long", f"a line may have {self._limit} bytes; it was skipped")
         except Rejected as error:
             refusal = error
+        except Unavailable:
+            raise
+        except Exception:
+            # One line that meets a bug of ours must not take its connection, and its neighbours, with it.
+            log.exception("a line was not taken: a bug of ours")
+            refusal = Rejected("bad_frame", "internal error; the collector's log has it")
         self._session.refused(refusal)
         self._send_error(refusal)
 

@@ -30,8 +30,8 @@ SILENCE: Final = "silence"
 QUIET: Final = "quiet"
 
 
-def judge(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
-    """What follows for an open run from ``now`` being the time."""
+def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S) -> list[Command]:
+    """What follows for an open run from ``now`` being the time; ``idle_s`` of silence end it."""
     living = run.living()
     gone = [s for s in living if _gone_since(producers, s, now) >= GRACE_S]
     if gone and len(gone) == len(living):
@@ -41,14 +41,14 @@ def judge(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
     silent = now - run.last_arrival
     if silent >= QUIET_S and run.key.by == BY_TRACE and run.is_rooted and not run.is_open():
         return finish(run, QUIET)
-    return _judge_silence(run, producers, now) if silent >= IDLE_S else []
+    return _judge_silence(run, producers, now, idle_s) if silent >= idle_s else []
 
 
-def _judge_silence(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
+def _judge_silence(run: OtlpRun, producers: Producers, now: float, idle_s: float) -> list[Command]:
     if not run.is_open():
         return finish(run, IDLE)
     living = [producers.get(source) for source in run.living()]
-    if any(now - p.last_seen < IDLE_S or p.identity.pid is not None for p in living):
+    if any(now - p.last_seen < idle_s or p.identity.pid is not None for p in living):
         return []
     return _crash(run, producers, {p.id: SILENCE for p in living}, now)
 

@@ -49,6 +49,7 @@ TREE_S: Final = 600.0
 """A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
 RUN_S: Final = 3600.0
 """An ended run is remembered this long for late items."""
+AUTO: Final = "auto"
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
 _NO_TRACE: Final = "process:"
@@ -71,7 +72,10 @@ class Trace:
 class OtlpRuns:
     """All runs told over OTLP."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_key: str = AUTO, idle_s: float = otlp_ends.IDLE_S) -> None:
+        """``run_key`` is what makes items one run (see ``_key``); ``idle_s`` the silence that ends one."""
+        self._run_key = run_key
+        self._idle_s = idle_s
         self.producers = Producers()
         self.traces: dict[str, Trace] = {}
         self.runs: dict[RunKey, OtlpRun] = {}
@@ -133,7 +137,7 @@ class OtlpRuns:
         held = {t.run for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
-                out += otlp_ends.judge(run, self.producers, now)
+                out += otlp_ends.judge(run, self.producers, now, self._idle_s)
         self._forget(now)
         return out
 
@@ -234,11 +238,19 @@ class OtlpRuns:
 
     def _key(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
         """Which run, and whether the trace is bound to it: where only logs came, its spans may say more."""
+        traceless = trace.id.startswith(_NO_TRACE)
         if trace.run_id is not None:
             return RunKey(BY_RUN, trace.run_id), True
-        if trace.session is not None:
-            key = self.sessions.get(trace.session, RunKey(BY_SESSION, trace.session))
-            return key, not trace.id.startswith(_NO_TRACE)
+        if self._by_process(trace):
+            return RunKey(BY_PROCESS, source), not traceless
+        if trace.session is not None and self._run_key != BY_TRACE:
+            return self.sessions.get(trace.session, RunKey(BY_SESSION, trace.session)), not traceless
+        if self._run_key == AUTO:
+            return self._key_by_content(trace, source)
+        return RunKey(BY_TRACE, trace.id), True
+
+    def _key_by_content(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
+        """The run of a trace that names none: by what its root is."""
         if trace.tree.is_detail:
             living = [run for run in self.runs.values() if not run.ended and run.members.get(source)]
             if len(living) == 1:
@@ -248,6 +260,14 @@ class OtlpRuns:
         if trace.tree.is_bare_call:
             return RunKey(BY_PROCESS, source), True
         return RunKey(BY_TRACE, trace.id), True
+
+    def _by_process(self, trace: Trace) -> bool:
+        """Whether the setting says so; ``auto`` and what a run is keyed by otherwise is ``_key``'s."""
+        if self._run_key == BY_PROCESS:
+            return True
+        if self._run_key == BY_TRACE:
+            return trace.id.startswith(_NO_TRACE)
+        return self._run_key == BY_SESSION and trace.session is None
 
     def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
         self._take_session(run, trace, out)

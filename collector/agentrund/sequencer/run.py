@@ -151,7 +151,10 @@ class RunMachine:
         payload: Json = {
             "source": source_id,
             "cause": cause,
-            "open": [*(_open_entry(s, now) for s in state.open_steps(source_id)), *extra_open],
+            "open": [
+                *(_open_entry(step, now) for step in state.open_steps(source_id)),
+                *(self._requested_entry(step) for step in extra_open),
+            ],
         }
         if others and not clean:
             payload["error_type"] = "SourceExited"
@@ -248,6 +251,15 @@ class RunMachine:
             other, _, span = parent.partition("/")
             step = self.state.open.get((other, span))
         return None if step is None else step.seq
+
+    def _requested_entry(self, step: Json) -> Json:
+        """A step nobody opened: the model call that asked for it is named by its seq, where it is known."""
+        asked = step.get("requested_in")
+        if not isinstance(asked, dict):
+            return step
+        call = self.state.last_call.get(str(asked.get("source")))
+        known = call is not None and call.span == asked.get("span")
+        return {**step, "requested_in": call.seq if call is not None and known else None}
 
     @staticmethod
     def _src(source: SourceState, event: Event) -> Json:

@@ -38,6 +38,10 @@ class Finalising:
     def __len__(self) -> int:
         return len(self._running)
 
+    def busy(self, run_id: str) -> bool:
+        """Whether a run's files are being made."""
+        return run_id in self._running
+
     def submit(self, run_id: str, files: RunFiles) -> None:
         """Derive the files of a run soon."""
         if run_id in self._running:

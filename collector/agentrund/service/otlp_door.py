@@ -32,7 +32,7 @@ class OtlpDoor:
 
     def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch) -> None:
         self._settings = settings
-        self._machine = OtlpRuns()
+        self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
         folder = runs.root.state.make(layout.INTAKE.rsplit("/", 1)[-1])
         intake = Intake(folder, partial(runs.root.quarantine, "intake"))
         self._runner = OtlpRunner(runs, watch, intake)

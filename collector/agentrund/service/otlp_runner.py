@@ -59,12 +59,17 @@ class OtlpRunner:
         self._run_of[key] = actor.run_id
         for source in actor.state.live_sources():
             if source.door == DOOR_OTLP:
-                self._watch_over(source.identity)
+                self.watch_over(source.identity)
 
-    def run(self) -> bool:
-        """Perform what is queued and store it; False where something has to wait for the disk."""
+    @property
+    def waiting(self) -> bool:
+        """Whether something is left to perform or to store."""
+        return bool(self._commands or self._touched or self._done)
+
+    def run(self, limit: int = 1 << 30) -> bool:
+        """Perform up to ``limit`` commands and store what came of them; False where the disk refuses."""
         try:
-            while self._commands:
+            for _ in range(min(limit, len(self._commands))):
                 self._next()
             for actor in self._touched.values():
                 self._runs.commit(actor)
@@ -118,7 +123,7 @@ class OtlpRunner:
         if len(self._run_of) > _REMEMBERED:
             self._run_of.popitem(last=False)
         self._touched[actor.run_id] = actor
-        self._watch_over(who.identity)
+        self.watch_over(who.identity)
 
     def _target(self, key: RunKey) -> str | None:
         """The existing run a key means; None for a new one."""
@@ -132,7 +137,7 @@ class OtlpRunner:
 
     def _arrive(self, actor: RunActor, who: Arrival) -> None:
         actor.arrive(who)
-        self._watch_over(who.identity)
+        self.watch_over(who.identity)
 
     def _finish(self, command: Finish) -> None:
         actor = self._actor(command.key)
@@ -145,7 +150,8 @@ class OtlpRunner:
             if source.door == DOOR_OTLP:
                 actor.leave(source.id, "bye", ts=command.ts)
 
-    def _watch_over(self, identity: Identity) -> None:
+    def watch_over(self, identity: Identity) -> None:
+        """Hear of the end of a process."""
         process = (identity.pid, identity.pid_start)
         if identity.pid is None or process in self._watching:
             return

@@ -27,6 +27,8 @@ from agentrund.store.intake import Intake
 log: Final = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+COMMANDS_AT_ONCE: Final = 64
+"""Between two looks at the other senders: about 3 ms of feeding."""
 
 
 class OtlpService:
@@ -98,6 +100,8 @@ class OtlpService:
 
     async def _work(self, record: IntakeRecord) -> None:
         """Decode and map a request, a few items at a time, and perform what follows."""
+        # Watched from the first byte on: a program killed while its spans are held has no run yet.
+        self._runner.watch_over(record.peer.identity)
         items: list[Mapped] = []
         for item in otlp.decode(record.signal, record.encoding, record.body):
             if item is None:
@@ -108,10 +112,11 @@ class OtlpService:
 
     async def _perform(self, commands: Iterable[Command]) -> None:
         self._runner.add(commands)
-        while not self._runner.run():
-            if self._stopping:
+        while self._runner.waiting:
+            done = self._runner.run(COMMANDS_AT_ONCE)
+            if self._stopping and not done:
                 return  # the journal still has it
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(0 if done else RETRY_S)
 
     def tick(self) -> None:
         """Release what waited long enough, judge what has ended, forget old segments."""

@@ -51,7 +51,7 @@ class Runs:
         self.chores = Chores()
         self.known = KnownSources()
         self.finalising = Finalising(self._finalised)
-        self.on_closed: Callable[[RunActor], None] = lambda _actor: None
+        self.in_use: Callable[[RunActor], bool] = lambda _actor: False
         self._blob_max = blob_max_bytes
         self._randbelow = randbelow
         self._actors: dict[str, RunActor] = {}
@@ -92,7 +92,7 @@ class Runs:
     def target(self, source: str, run_id: str | None, session_id: str | None) -> str | None:
         """The existing run an arrival belongs to, None for a new one. Raises Rejected (``unknown_run``)."""
         known = self.known.run_of(source)
-        if known is not None:
+        if known is not None and (known in self._actors or self.root.has_run(known)):
             return known
         if run_id is not None:
             if not self.root.has_run(run_id):
@@ -140,7 +140,7 @@ class Runs:
 
     def _new_run(self, who: Arrival) -> RunActor:
         while True:
-            run_id = self._next_id(who.ts)
+            run_id = self._next_id()
             state = RunState(run_id)
             started = self.clock.iso(self.clock.now() if who.ts is None else who.ts)
             row = index_rows.starting_row(run_id, who.session_id, started, who.metadata)
@@ -159,9 +159,9 @@ class Runs:
             self._actors[run_id] = actor
             return actor
 
-    def _next_id(self, ts: float | None) -> str:
-        now = self.clock.now() if ts is None else ts
-        second = max(int(now), self._last_second)
+    def _next_id(self) -> str:
+        # By our own clock, whatever the senders say of theirs: ids sort in the order of creation.
+        second = max(int(self.clock.now()), self._last_second)
         if second != self._last_second:
             self._last_second, self._last_number = second, self._randbelow(_ID_BASES)
         else:
@@ -216,7 +216,6 @@ class Runs:
             if self._sessions.get(state.session_id or "") == run_id:
                 del self._sessions[state.session_id or ""]
             self.known.ended(run_id, list(state.sources), self.clock.monotonic())
-            self.on_closed(actor)
         if not state.is_open:
             self.finalising.submit(run_id, actor.files)
 
@@ -243,7 +242,14 @@ class Runs:
             return  # resumed meanwhile: the row says running, and this is done again at its end
         self.chores.do(f"index row of {run_id}", lambda: self.index.put(row))
         self.index.forget(run_id)
-        if actor not in self._blocked:
+        self.release(run_id)
+
+    def release(self, run_id: str) -> None:
+        """Let go of an ended run that nobody is connected to; it comes back from its trace if it must."""
+        actor = self._actors.get(run_id)
+        if actor is None or actor.state.is_open or actor in self._blocked:
+            return
+        if not self.finalising.busy(run_id) and not self.in_use(actor):
             del self._actors[run_id]
             actor.close()
 
@@ -257,7 +263,10 @@ class Runs:
                 f"cannot open run {run_id}: {error.strerror}", hint="look at its folder"
             ) from error
         actor = RunActor(files, RunState(run_id), self.clock, self._blob_max, self)
-        actor.recover(lambda name, data: self.root.quarantine(run_id, name, data))
+        try:
+            actor.recover(partial(self.root.quarantine, run_id))
+        except Damaged as error:
+            raise Unavailable(f"run {run_id} is damaged: {error}", hint=error.hint) from error
         return actor
 
     def recover(self) -> list[RunActor]:
@@ -269,8 +278,8 @@ class Runs:
                 continue
             try:
                 actor = self.actor(run_id)
-            except Damaged as error:
-                log.error("run %s stays as it is: %s (see `agentrund verify`)", run_id, error)  # noqa: TRY400
+            except Unavailable as error:
+                log.error("run %s stays as it is: %s", run_id, error)  # noqa: TRY400
                 continue
             state = actor.state
             if state.attempt is None:

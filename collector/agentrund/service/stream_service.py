@@ -48,6 +48,7 @@ class StreamService:
         self._late_exits: list[tuple[str, str, str]] = []
         self._lingering: dict[str, float] = {}
         self._implicit = 0
+        runs.in_use = lambda actor: any(source in self._sessions for source in actor.state.sources)
 
     # -- connections ------------------------------------------------------------------------------
 
@@ -63,8 +64,16 @@ class StreamService:
 
     def disconnected(self, session: Session) -> None:
         """A connection is gone; its sources live on with their processes."""
-        for sessions in self._sessions.values():
+        for source in session.sources():
+            sessions = self._sessions.get(source)
+            if sessions is None:
+                continue
             sessions.discard(session)
+            if not sessions:
+                del self._sessions[source]
+            run_id = self.runs.known.run_of(source)
+            if run_id is not None:
+                self.runs.release(run_id)
         if session.pidfd is not None:
             os.close(session.pidfd)
             session.pidfd = None

@@ -64,6 +64,11 @@ class Session:
             "do": self._do,
         }
 
+    def sources(self) -> list[str]:
+        """The sources that speak through this connection."""
+        seats = [*self._implicit.values(), *([self._seat] if self._seat is not None else [])]
+        return [seat.source for seat in seats]
+
     # -- frames -----------------------------------------------------------------------------------
 
     def frame(self, frame: Frame) -> None:
@@ -224,11 +229,10 @@ class Session:
 
     def closed(self, *, clean: bool) -> None:
         """The connection is gone. A source that said hello lives on with its process."""
+        if clean:
+            for seat in self._implicit.values():
+                self._service.implicit_end(seat)
         self._service.disconnected(self)
-        if not clean:
-            return
-        for seat in self._implicit.values():
-            self._service.implicit_end(seat)
 
 
 def _counter(value: object) -> int | None:

@@ -114,7 +114,7 @@ def test_a_tool_call_asked_for_and_never_made_is_a_crash_that_lists_it(world):
             "seq": None,
             "type": kinds.TOOL_CALL,
             "name": "search",
-            "requested_in": {"source": "prog", "span": hex_id(1)},
+            "requested_in": 2,
         }
     ]
 

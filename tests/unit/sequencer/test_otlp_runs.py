@@ -345,3 +345,34 @@ def test_an_unfinished_trace_is_not_forgotten(world):
         world.pass_time(1000)
     assert world.run.status == "running"
     assert world.runs.traces[TRACE].tree.holes() == {hex_id(1): "prog"}
+
+
+# -- what the settings say -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run_key", "with_session", "without"),
+    [
+        ("auto", BY_SESSION, BY_TRACE),
+        ("session", BY_SESSION, BY_PROCESS),
+        ("trace", BY_TRACE, BY_TRACE),
+        ("process", BY_PROCESS, BY_PROCESS),
+    ],
+)
+def test_the_run_key_can_be_chosen(run_key, with_session, without):
+    for session, expected in (("s", with_session), (None, without)):
+        world = World(run_key=run_key)
+        span = mapped(1)
+        span.session = session
+        world.take(span)
+        world.pass_time(SETTLE_S)
+        assert keys(world) == [expected]
+
+
+def test_the_silence_that_ends_a_run_can_be_chosen():
+    world = World(idle_s=20.0)
+    world.take(mapped(1, 0, LLM), pid=None)
+    world.pass_time(HOLD_S)
+    assert world.run.status == "running"
+    world.pass_time(20.0)
+    assert world.run.status == "ok"

@@ -283,3 +283,14 @@ def test_an_otlp_item_is_stored_once():
     first = feed(m, Event("tool.call", span="s", src=dict(item)), source="p")
     again = feed(m, Event("tool.call", span="s", src={**item, "rq": 2, "i": 5}), source="p")
     assert (len(first), again) == (1, [])
+
+
+def test_a_step_that_was_only_asked_for_names_the_call_that_asked():
+    m = machine()
+    m.arrive(Arrival("p", door="otlp"), 1.8e9)
+    feed(m, Event("llm.prompt", span="c", src={"half": "open"}), source="p")
+    feed(m, Event("llm.response", span="c", src={"half": "close"}), source="p")
+    asked = {"seq": None, "type": "tool.call", "name": "f", "requested_in": {"source": "p", "span": "c"}}
+    other = {**asked, "requested_in": {"source": "p", "span": "gone"}}
+    [step] = m.leave("p", "process exited", 1.8e9 + 3, extra_open=[asked, other])
+    assert [entry["requested_in"] for entry in step.record.payload["open"]] == [2, None]

@@ -1,0 +1,152 @@
+"""The OTLP door of a real collector, with the real exporter in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+from support.daemon import Daemon
+from support.otlp_send import send
+from support.waiting import until
+
+SENDER = Path(__file__).parent.parent / "support" / "otlp_send.py"
+PROGRAM = Path(__file__).parent.parent / "support" / "otel_program.py"
+CAPTURES = (
+    Path(os.environ.get("AGENTRUND_FIXTURES") or Path(__file__).parents[3] / "shared" / "fixtures") / "otlp"
+)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0") as running:
+        yield running
+
+
+def start(daemon: Daemon, mode: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), daemon.otlp, mode], stdout=subprocess.PIPE, text=True
+    )
+
+
+def ended(daemon: Daemon, count: int = 1) -> list[dict]:
+    """The rows of the index once ``count`` runs have ended."""
+
+    def rows():
+        found = [row for row in daemon.rows() if row["status"] != "running"]
+        return found if len(found) == count else None
+
+    return until(rows, f"{count} ended runs")
+
+
+def types(daemon: Daemon) -> list[str]:
+    return [record["type"] for record in daemon.trace()]
+
+
+STORY = [
+    "run.start",
+    "agent.start",
+    "llm.prompt",
+    "llm.response",
+    "tool.call",
+    "tool.result",
+    "agent.end",
+    "source.exit",
+    "run.end",
+]
+
+
+def test_a_program_with_the_sdk_is_one_run(daemon):
+    with start(daemon, "ok") as program:
+        program.wait(60)
+        pid = program.pid
+    [row] = ended(daemon)
+    assert (row["status"], row["llm_calls"], row["tool_calls"]) == ("ok", 1, 1)
+    assert types(daemon) == STORY
+    trace = daemon.trace()
+    assert trace[0]["payload"]["pid"] == pid
+    assert [r["parent_seq"] for r in trace[:7]] == [None, None, 2, 3, 2, 5, 2]
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_a_killed_program_crashes_with_what_it_had_asked_for(daemon):
+    with start(daemon, "hang") as program:
+        assert program.stdout.readline() == "flushed\n"
+        program.kill()
+    [row] = ended(daemon)
+    assert (row["status"], row["last_error"]) == ("crashed", "process exited: killed by SIGKILL")
+    logs = (daemon.run_dir() / "agent.logs").read_text()
+    assert "without run.end (process exited: killed by SIGKILL) ----" in logs
+    [prompt] = [r for r in daemon.trace() if r["type"] == "llm.prompt"]
+    assert f"     open: - run_python (requested in #{prompt['seq']:04d})\n" in logs
+    assert "(parent never arrived)\n" in logs
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_what_was_acknowledged_survives_a_kill_of_the_collector(daemon):
+    with start(daemon, "hang") as program:
+        assert program.stdout.readline() == "flushed\n"
+        # Acknowledged, and still held back for its root: only the intake journal has it.
+        daemon.kill()
+        daemon.start()
+        until(lambda: daemon.rows() and "llm.response" in types(daemon), "the replay")
+        program.kill()
+    [row] = ended(daemon)
+    assert row["status"] == "crashed"
+    assert types(daemon).count("llm.prompt") == 1
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_a_restart_after_everything_is_stored_adds_nothing(daemon):
+    with start(daemon, "ok") as program:
+        program.wait(60)
+    ended(daemon)
+    before = (daemon.run_dir() / "trace.jsonl").read_bytes()
+    daemon.kill()
+    daemon.start()
+    assert daemon.stop() == 0
+    assert (daemon.run_dir() / "trace.jsonl").read_bytes() == before
+
+
+def test_a_body_that_is_none_is_refused_and_hurts_nobody(daemon):
+    with pytest.raises(grpc.RpcError) as caught:
+        send(daemon.otlp, "traces", b"\xff\xff\xffnonsense")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with start(daemon, "ok") as program:
+        program.wait(60)
+    assert ended(daemon)[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "otel-sdk-python-1.45.2-grpc",
+        "openinference-langchain-0.1.80",
+        "otel-genai-openai-agents-1.3b0-handoff",
+    ],
+)
+def test_captures_give_their_truth_through_the_door(tmp_path, name):
+    folder = CAPTURES / name
+    if not folder.is_dir():
+        pytest.skip(f"no capture {name} in {CAPTURES}")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    truth = manifest["expect"]
+    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0") as daemon:
+        requests = [f"{request['signal']}={folder / request['file']}" for request in manifest["requests"]]
+        # Sent by a process of its own, whose end is the end of the run.
+        subprocess.run([sys.executable, str(SENDER), daemon.otlp, *requests], check=True, timeout=60)
+        [row] = ended(daemon, truth["runs"])
+        assert (row["llm_calls"], row["tool_calls"]) == (truth["llm_calls"], len(truth["tool_calls"]))
+        assert row["status"] == truth["run_status"]
+        cost = json.loads((daemon.run_dir() / "analytics.json").read_text())["cost"]
+        assert (cost["input_tokens"], cost["output_tokens"]) == (truth["tokens_in"], truth["tokens_out"])
+        calls = [r["name"] for r in daemon.trace() if r["type"] == "tool.call"]
+        assert calls == truth["tool_calls"]
+        agents = [r["name"] for r in daemon.trace() if r["type"] == "agent.start"]
+        assert agents == truth["agents"]
+        assert daemon.cli("verify").returncode == 0
