@@ -198,6 +198,13 @@ def test_a_structured_conversation_is_not_said_twice():
     assert "input=[{'role': 'user'}]" in event("llm.prompt", "x", {"input": [{"role": "user"}]})
 
 
+def test_what_an_otlp_item_holds_beside_the_vocabulary_stays_in_the_trace():
+    payload = {"attributes": {"a": 1}, "output": "x", "model": "m"}
+    otlp = {"k": "otlp", "id": "a1", "span": "s"}
+    assert event("llm.response", "x", payload, src=otlp).endswith(" model=m\n")
+    assert event("llm.response", "x", payload).endswith(" attributes={'a': 1} · output=x · model=m\n")
+
+
 def test_short_text_stays_on_the_line_and_long_text_is_framed():
     assert "┌" not in event("tool.result", "x", {"text": "y" * 120})
     assert "┌" in event("tool.result", "x", {"text": "y" * 121})
