@@ -1,4 +1,4 @@
-"""``make bench``: a few minutes, a table, and ``bench/last.json``. Run it on a machine that does nothing else."""
+"""``make bench``: a few minutes, a table, and ``bench/last.json``. Best on a machine that is idle."""
 
 from __future__ import annotations
 

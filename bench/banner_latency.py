@@ -17,6 +17,7 @@ from bench.server import Server
 
 CLIENTS = 200
 PACE_S = 0.2
+KILL_S = 0.02
 """Five events a second each: a busy agent; the collector must not be what saturates the machine."""
 
 NURSERY = """
@@ -51,9 +52,12 @@ def measure(clients: int = CLIENTS) -> dict[str, float]:
             env=env,
         )
         pids = dict(map(int, nursery.stdout.readline().split()) for _ in range(clients))
+        # Two hundred starts at once are another measurement: wait until every run is there.
+        while len((server.root / "index.jsonl").read_text().splitlines()) < clients:
+            time.sleep(0.05)
         killed: dict[int, float] = {}
         for number in chance.sample(sorted(pids), clients):
-            time.sleep(chance.random() * 0.02)
+            time.sleep(chance.random() * KILL_S)
             os.kill(pids[number], signal.SIGKILL)
             killed[number] = time.time()
         nursery.wait(60)

@@ -142,8 +142,13 @@ def _open_step(step: Json) -> str:
         return f"- span {step.get('span')} (parent never arrived)"
     if isinstance(seq, int):
         return f"{figures.anchor(seq)} {name} ({step.get('type')}, {_age(step)})"
-    if isinstance(asked := step.get("requested_in"), int):
-        return f"- {name} (requested in {figures.anchor(asked)})"
+    if "requested_in" in step:
+        asked = step["requested_in"]
+        return (
+            f"- {name} (requested in {figures.anchor(asked)})"
+            if isinstance(asked, int)
+            else f"- {name} (requested)"
+        )
     return f"- {name} ({step.get('type')}, {_age(step)})"
 
 

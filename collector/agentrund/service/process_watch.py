@@ -165,6 +165,9 @@ def _cause(entry: _Watched) -> str:
     if status is None:
         status = _status_of_zombie(entry.pid)
     if status is None:
+        # Reaped between the two looks: from now on the kernel tells it through the pidfd.
+        status = _status_by_info(entry.pidfd)
+    if status is None:
         return "process exited"
     if os.WIFSIGNALED(status):
         return f"process exited: killed by {_signal_name(os.WTERMSIG(status))}"

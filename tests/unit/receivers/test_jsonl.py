@@ -106,6 +106,9 @@ def test_integers_keep_their_digits_on_the_fast_path():
         (b"[1]", "bad_json", None),
         (b'"text"', "bad_json", None),
         (b"[" * 100_000, "bad_json", None),
+        (b'{"n":4,"type":"log","payload":{"a":tru}}', "bad_json", 4),
+        (b'{"n":4,"type":"log","payload":{"a":' + b"[" * 201 + b"]" * 201 + b"}}", "bad_json", 4),
+        (b'{"n":4,"type":"log","payload":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}", "bad_json", 4),
         (b'{"n":4}', "bad_event", 4),
         (b'{"n":4,"type":"a b"}', "bad_event", 4),
         (b'{"n":4,"type":"' + b"x" * 65 + b'"}', "bad_event", 4),
@@ -149,3 +152,8 @@ def test_negative_and_fractional_durations_and_odd_times_are_taken():
     event = event_of(b'{"type":"x","dur_ms":-5.7,"ts":"now"}')
     assert (event.dur_ms, event.ts) == (-5, None)
     assert math.isclose(event_of(b'{"type":"x","ts":1.5}').ts, 1.5)
+
+
+def test_two_hundred_levels_are_taken_as_they_came():
+    raw = b'{"a":' + b"[" * 199 + b"]" * 199 + b"}"
+    assert event_of(b'{"n":4,"type":"log","payload":' + raw + b"}").raw == raw

@@ -24,6 +24,7 @@ MAX_NAME: Final = 4096
 """Characters of ``name``, ``span`` and ``parent``: they are repeated in listings and never spilled."""
 
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
+_LEADING_N: Final = re.compile(rb'\{"n":([1-9]\d{0,15}),').match
 _EMPTY: Final = msgspec.Raw(b"{}")
 
 
@@ -98,7 +99,7 @@ def decode(line: bytes) -> Frame:
         return _decode_slow(line)
     raw = bytes(fast.payload)
     payload = clean_object(raw)
-    if payload is None or _bad_labels(fast.name, fast.span, fast.parent):
+    if payload is None or len(fast.name or "") + len(fast.span or "") + len(fast.parent or "") > MAX_NAME:
         return _decode_slow(line)
     if kinds.is_reserved(fast.type) or (fast.n is not None and fast.n < 1):
         return _decode_slow(line)
@@ -117,16 +118,16 @@ def decode(line: bytes) -> Frame:
     return EventFrame(event, fast.session_id, fast.run_id)
 
 
-def _bad_labels(*labels: str | None) -> bool:
-    return any(label is not None and len(label) > MAX_NAME for label in labels)
-
-
 def _decode_slow(line: bytes) -> Frame:
     SlowLines.count += 1
     try:
         frame = repair(line)
     except ValueError as error:
-        raise Rejected("bad_json", f"not a JSON object: {error}") from error
+        # Its number, where it stands first as clients write it: settled, it is not sent again for ever.
+        known = _LEADING_N(line)
+        raise Rejected(
+            "bad_json", f"not a JSON object: {error}", n=int(known[1]) if known else None
+        ) from error
     if not isinstance(frame, dict):
         raise Rejected("bad_json", f"a frame is a JSON object, not {_name_of(frame)}")
     op = frame.get("op")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,10 @@ _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODER: Final = msgspec.json.Encoder()
 _MAX_DIGITS: Final = min(4000, sys.get_int_max_str_digits() or 4000)
 """Longest integer handled as one: CPython refuses more than 4,300 digits by default."""
+
+MAX_DEPTH: Final = 200
+"""Levels a payload may be nested: what reads it later may stop at 254 (orjson) or at its own stack's end."""
+_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
 def clean_object(raw: bytes) -> Json | None:
@@ -31,8 +36,11 @@ def clean_object(raw: bytes) -> Json | None:
         return None
     if not isinstance(value, dict):
         return None
+    keys = _keys(value, MAX_DEPTH)
+    if keys is None:
+        return None
     # Other counts mean a repeated key, blanks before a colon, or a string that holds `":`: rare, so look.
-    if _keys(value) != raw.count(b'":') and _repeats_a_key(raw):
+    if keys != raw.count(b'":') and _repeats_a_key(raw):
         return None
     return value
 
@@ -53,24 +61,20 @@ class _RepeatedKeyError(Exception):
     """An object names a key twice."""
 
 
-def _keys(value: Json) -> int:
-    """How many keys an object has, nested ones too."""
-    total = len(value)
-    for item in value.values():
-        if type(item) is dict:
-            total += _keys(item)
-        elif type(item) is list:
-            total += _keys_in_list(item)
-    return total
-
-
-def _keys_in_list(items: list[Any]) -> int:
+def _keys(value: Json | list[Any], depth: int) -> int | None:
+    """How many keys a value has, nested ones too; None where it is nested deeper than ``depth``."""
+    if depth == 0:
+        return None
     total = 0
+    items: Iterable[Any] = value
+    if type(value) is dict:
+        total, items = len(value), value.values()
     for item in items:
-        if type(item) is dict:
-            total += _keys(item)
-        elif type(item) is list:
-            total += _keys_in_list(item)
+        if type(item) is dict or type(item) is list:
+            inner = _keys(item, depth - 1)
+            if inner is None:
+                return None
+            total += inner
     return total
 
 
@@ -85,9 +89,9 @@ def repair(raw: bytes) -> Any:
             parse_float=_float,
             parse_int=_int,
         )
-        return _scrub(value)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
+    return _scrub(value, MAX_DEPTH + 1)
 
 
 def _constant(name: str) -> str:
@@ -105,14 +109,16 @@ def _int(digits: str) -> int | str:
     return int(digits) if len(digits) <= _MAX_DIGITS else digits
 
 
-def _scrub(value: Any) -> Any:
-    """Lone surrogates out of every string and key."""
+def _scrub(value: Any, depth: int) -> Any:
+    """Lone surrogates out of every string and key. Raises ValueError beyond ``depth`` levels."""
+    if depth == 0:
+        raise ValueError(_TOO_DEEP)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):
-        return {_text(key): _scrub(item) for key, item in value.items()}
+        return {_text(key): _scrub(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_scrub(item) for item in value]
+        return [_scrub(item, depth - 1) for item in value]
     return value
 
 
