@@ -93,6 +93,25 @@ def test_a_fork_that_calls_no_hooks_is_noticed_by_the_pid(run_agent, collector):
     assert [event["type"] for event in collector.stored[child["source"]]] == ["log"]
 
 
+def test_a_child_lets_go_of_what_its_parent_had_open(run_agent, collector, place):
+    """A child that lives on must not keep the parent's connection open, nor its spool file locked."""
+    code = """
+    import os
+    run = ar.run("s")
+    ar.log("x")
+    run.flush(20)
+    pid = os.fork()
+    if pid == 0:
+        open_now = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+        os._exit(sum(name.startswith("socket:") or name.endswith(".jsonl") for name in open_now))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    """
+    run_agent(code)
+    collector.stop()
+    run_agent(code)
+    assert list((place / "spool").glob("*.jsonl"))
+
+
 def test_a_child_that_says_nothing_is_no_source(run_agent, collector):
     run_agent(
         """

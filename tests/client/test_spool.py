@@ -194,6 +194,7 @@ def test_a_full_disk_is_counted_and_leaves_no_torn_line(client, place):
         with client.run():
             for _ in range(100):
                 client.log("x" * 100)
+                assert files(place)[0].read_bytes().endswith(b"}\n")  # at no moment a torn line
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             client.log("room again")
     finally:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 
 import pytest
-
-from .fake_collector import FakeCollector
 
 
 def messages(collector):
@@ -270,24 +267,26 @@ def test_a_signal_handler_may_log_in_the_middle_of_a_log(client, collector):
     assert collector.jumps == []
 
 
-def test_sigpipe_at_its_default_does_not_kill(run_agent, place):
-    fake = FakeCollector(f"{place}/s.sock").start()
-    fake.acks = False
-    threading.Thread(
-        target=lambda: (fake.wait(lambda: fake.of_type("log")), fake.stop()), daemon=True
-    ).start()
-    run_agent(
+def test_sigpipe_at_its_default_does_not_kill(run_agent):
+    out, _ = run_agent(
         """
-        import signal, os
+        import os, signal, socket
+        from agentrund_client._channel import Channel
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        run = ar.run()
-        ar.log("a")
-        while os.path.exists(os.environ["AGENTRUND_SOCKET"]):
-            pass
-        for _ in range(1000):
-            ar.log("b")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.environ["AGENTRUND_SOCKET"])
+        listener.listen()
+        channel = Channel(os.environ["AGENTRUND_SOCKET"])
+        listener.accept()[0].close()
+        try:
+            channel.send(b"x")
+        except BrokenPipeError:
+            print("alive")
+        channel.close()
+        listener.close()
         """
     )
+    assert out == "alive\n"
 
 
 def test_a_socket_closed_by_the_application_is_replaced(client, collector):
