@@ -46,6 +46,12 @@ class Requests:
         except (AgentrundError, OSError) as error:
             session.reply({"op": "error", "code": "storage", "message": f"{what}: {error}"})
             return
+        except Exception:
+            log.exception("%s was not done: a bug of ours", what)
+            session.reply(
+                {"op": "error", "code": "storage", "message": f"{what}: internal error, see the log"}
+            )
+            return
         session.reply({"op": "done", "what": what})
 
     def _rebuild(self, run_id: str) -> None:

@@ -6,7 +6,7 @@ crash are the rows that still say so; no other state is needed to find them.
 
 from __future__ import annotations
 
-import mmap
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -18,6 +18,9 @@ from agentrund.store.folder import Folder, write_all
 Slot = tuple[int, int]
 """Offset and length in bytes, newline included."""
 
+log: Final = logging.getLogger(__name__)
+
+_READ: Final = 1 << 18
 _RUNNING: Final = b'"status":"running"'
 
 
@@ -71,6 +74,7 @@ class IndexFile:
 
     def put(self, row: Json) -> None:
         """Set a run's row: in its slot, or appended where it has none or has outgrown it. Raises OSError."""
+        self._look_for_harm()
         run_id = str(row["run_id"])
         slot = self._slots.get(run_id) or self._find(run_id)
         if slot is not None:
@@ -87,6 +91,7 @@ class IndexFile:
 
     def blank(self, run_id: str) -> None:
         """Take a run's row out."""
+        self._look_for_harm()
         slot = self._slots.pop(run_id, None) or self._find(run_id)
         if slot is not None:
             self._pwrite(b" " * (slot[1] - 1) + b"\n", slot[0])
@@ -117,15 +122,26 @@ class IndexFile:
         return last
 
     def _lines_with(self, needle: bytes) -> Iterator[tuple[Slot, bytes]]:
-        if not self._end:
+        """Lines that hold ``needle``. Read, not mapped: a file that is cut under us must not kill us."""
+        offset = 0
+        with open(os.dup(self._fd), "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
+            file.seek(0)
+            for line in file:
+                if needle in line:
+                    yield (offset, len(line)), line
+                offset += len(line)
+
+    def _look_for_harm(self) -> None:
+        """Somebody has cut or removed the file: go on with what is there."""
+        info = os.fstat(self._fd)
+        if info.st_nlink and info.st_size >= self._end:
             return
-        with mmap.mmap(self._fd, self._end, access=mmap.ACCESS_READ) as data:
-            at = data.find(needle)
-            while at >= 0:
-                start = data.rfind(b"\n", 0, at) + 1
-                end = data.find(b"\n", at) + 1
-                yield (start, end - start), data[start:end]
-                at = data.find(needle, end)
+        log.warning("index.jsonl was cut or removed under us: `agentrund reindex` makes it whole again")
+        os.close(self._fd)
+        self._fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
+        self._end = os.fstat(self._fd).st_size
+        self._slots.clear()
+        self._cut_torn_tail()
 
 
 def rebuild(folder: Folder, rows: Callable[[], Iterator[Json]]) -> None:

@@ -1,0 +1,249 @@
+"""What a kill, a torn write or a careless hand leaves behind is healed at the next start, from the traces."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+import pytest
+
+from support.daemon import Daemon
+from support.processes import Agent
+from support.raw_client import RawClient
+from support.waiting import until
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with Daemon(tmp_path) as running:
+        yield running
+
+
+def log(n: int, text: str = "x"):
+    return {"n": n, "type": "log", "payload": {"level": "info", "message": text}}
+
+
+def one_run(daemon: Daemon, session: str = "s", source: str = "a", *, end: bool = True) -> str:
+    """A run of a few events; returns its id."""
+    with RawClient(daemon.socket) as client:
+        run_id = client.hello(source, session_id=session)["run_id"]
+        client.send(log(1), log(2), log(3))
+        client.acked(3)
+        if end:
+            client.send({"n": 4, "type": "run.end", "status": "ok"})
+            client.acked(4)
+    if end:
+        until(lambda: any(r["run_id"] == run_id and r["status"] == "ok" for r in daemon.rows()), "the end")
+    return run_id
+
+
+def healthy(daemon: Daemon) -> None:
+    done = daemon.cli("verify")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("hurt", ["missing", "empty", "garbage", "half"])
+def test_the_index_is_made_again_from_the_traces(daemon, hurt):
+    ended = one_run(daemon, "ended", "a")
+    with Agent(
+        daemon.socket,
+        "client.hello('b', session_id='open'); client.send({'n': 1, 'type': 'log'}); client.acked(1); ready()",
+    ) as agent:
+        agent.wait_ready()
+        daemon.kill()
+        index = daemon.root / "index.jsonl"
+        data = index.read_bytes()
+        if hurt == "missing":
+            index.unlink()
+        else:
+            index.write_bytes(
+                {"empty": b"", "garbage": b"\x00\xff nonsense\n" * 3, "half": data[: len(data) // 3]}[hurt]
+            )
+        daemon.start()
+        assert {row["session_id"]: row["status"] for row in daemon.rows()} == {
+            "ended": "ok",
+            "open": "running",
+        }
+        agent.kill()
+        until(
+            lambda: (
+                {row["session_id"]: row["status"] for row in daemon.rows()}
+                == {"ended": "ok", "open": "crashed"}
+            ),
+            "crashed",
+        )
+    assert daemon.trace(ended)[-1]["type"] == "run.end"
+    healthy(daemon)
+
+
+@pytest.mark.parametrize("keep", [1, 40, 100])
+def test_a_torn_trace_line_is_quarantined_and_the_run_goes_on(daemon, keep):
+    with RawClient(daemon.socket) as client:
+        run_id = client.hello("a", session_id="s")["run_id"]
+        client.send(log(1), log(2))
+        client.acked(2)
+        daemon.kill()
+    trace = daemon.run_dir(run_id) / "trace.jsonl"
+    torn = trace.read_bytes().splitlines(keepends=True)[-1].replace(b'"seq":3', b'"seq":4')[:keep]
+    with trace.open("ab") as file:
+        file.write(torn)
+    daemon.start()
+    with RawClient(daemon.socket) as client:
+        assert client.hello("a", session_id="s")["acked"] == 2
+        client.send(log(3))
+        client.acked(3)
+    assert [r["seq"] for r in daemon.trace(run_id)] == [1, 2, 3, 4]
+    kept = [p.read_bytes() for p in (daemon.root / ".agentrund" / "quarantine").iterdir()]
+    assert kept == [torn]
+
+
+@pytest.mark.parametrize("hurt", [b"", b"garbage\n", None])
+def test_the_transcript_is_completed_from_the_trace(daemon, hurt):
+    run_id = one_run(daemon, end=False)
+    daemon.kill()
+    logs = daemon.run_dir(run_id) / "agent.logs"
+    logs.write_bytes(logs.read_bytes()[:-30] if hurt is None else hurt)
+    daemon.start()
+    text = logs.read_text()
+    assert [line[:5] for line in text.split("\n") if line.startswith("#")] == [
+        "#0001",
+        "#0002",
+        "#0003",
+        "#0004",
+    ]
+    with RawClient(daemon.socket) as client:
+        client.hello("a", session_id="s")
+        client.send({"n": 4, "type": "run.end", "status": "ok"})
+        client.acked(4)
+    until(lambda: daemon.rows()[0]["status"] == "ok", "the end")
+    healthy(daemon)
+
+
+def test_a_run_that_ended_without_its_files_gets_them(daemon):
+    run_id = one_run(daemon)
+    daemon.kill()
+    folder = daemon.run_dir(run_id)
+    before = {name: (folder / name).read_bytes() for name in ("outline.md", "analytics.json", "meta.json")}
+    for name in before:
+        (folder / name).unlink()
+    index = daemon.root / "index.jsonl"
+    index.write_bytes(
+        index.read_bytes().replace(b'"status":"ok"', b'"status":"running"')[:-5].rstrip() + b"\n"
+    )
+    daemon.start()
+    until(lambda: daemon.rows()[-1]["status"] == "ok", "the row")
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    healthy(daemon)
+
+
+def test_rebuild_makes_every_derived_file_again(daemon):
+    run_id = one_run(daemon)
+    folder = daemon.run_dir(run_id)
+    names = ("outline.md", "analytics.json", "meta.json", "agent.logs")
+    before = {name: (folder / name).read_bytes() for name in names}
+    for running in (True, False):
+        if not running:
+            daemon.stop()
+        for name in names:
+            (folder / name).write_bytes(b"spoiled")
+        (daemon.root / "index.jsonl").write_bytes(b"")
+        assert daemon.cli("verify").returncode == 1
+        assert daemon.cli("rebuild", run_id[:16]).returncode == 0
+        assert {name: (folder / name).read_bytes() for name in names} == before
+        assert daemon.cli("reindex").returncode == 0
+        assert [row["status"] for row in daemon.rows()] == ["ok"]
+        healthy(daemon)
+
+
+# -- spool files ----------------------------------------------------------------------------------
+
+
+def spool(daemon: Daemon, source: str, *frames) -> None:
+    folder = daemon.base / "spool"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / f"{source}.jsonl").write_text("".join(json.dumps(frame) + "\n" for frame in frames))
+
+
+def test_an_agent_that_ran_while_nobody_listened_loses_nothing(daemon):
+    daemon.stop()
+    hello = {"op": "hello", "source": "gone", "session_id": "s", "pid": 4242, "task": "t"}
+    spool(
+        daemon,
+        "gone",
+        hello,
+        {**log(1), "ts": 1.79e9},
+        {**log(2), "ts": 1.79e9 + 1},
+        {"n": 3, "type": "run.end", "status": "ok", "ts": 1.79e9 + 2},
+    )
+    daemon.start()
+    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "ok", "the end")
+    assert [r["type"] for r in daemon.trace()] == ["run.start", "log", "log", "run.end"]
+    assert daemon.trace()[0]["ts"] == 1.79e9
+    assert os.listdir(daemon.base / "spool") == []
+    healthy(daemon)
+
+
+def test_an_orphan_without_an_end_is_a_crash(daemon):
+    spool(
+        daemon,
+        "gone",
+        {"op": "hello", "source": "gone", "pid": 4242},
+        log(1),
+        {"n": 2, "type": "tool.call", "name": "f", "span": "1"},
+    )
+    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "crashed", "the crash")
+    assert "(process exited) ----" in (daemon.run_dir() / "agent.logs").read_text()
+    assert "     open: #0003 f (tool.call, " in (daemon.run_dir() / "agent.logs").read_text()
+
+
+def test_what_the_dead_wrote_down_is_read_before_they_are_judged(daemon):
+    with Agent(
+        daemon.socket,
+        "client.hello('a', session_id='s'); client.send({'n': 1, 'type': 'log'}); client.acked(1); ready()",
+    ) as agent:
+        agent.wait_ready()
+        daemon.kill()
+        agent.kill()
+    spool(
+        daemon,
+        "a",
+        {"op": "hello", "source": "a", "session_id": "s"},
+        log(1),
+        log(2),
+        {"n": 3, "type": "run.end", "status": "ok"},
+    )
+    daemon.start()
+    until(lambda: daemon.rows()[0]["status"] == "ok", "a good end")
+    assert [r["type"] for r in daemon.trace()] == ["run.start", "log", "log", "run.end"]
+
+
+def test_a_file_whose_writer_lives_is_left_alone(daemon):
+    spool(daemon, "living", {"op": "hello", "source": "living"}, log(1))
+    path = daemon.base / "spool" / "living.jsonl"
+    # A second orphan behind it in the alphabet tells when the folder has been looked at.
+    with path.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        spool(daemon, "zzz", {"op": "hello", "source": "zzz", "session_id": "z"}, log(1))
+        until(lambda: [r for r in daemon.rows() if r["session_id"] == "z"], "the orphan")
+        assert len(daemon.rows()) == 1
+        assert path.exists()
+    until(lambda: len(daemon.rows()) == 2, "the file that was let go")
+
+
+def test_damaged_spool_lines_cost_only_themselves(daemon):
+    folder = daemon.base / "spool"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lines = [
+        b'{"op":"hello","source":"x","session_id":"s","run_id":"20200101_000000_0000"}',
+        b'{"n":1,"type":"log"}',
+        b"\x00garbage",
+        b'{"n":3,"type":"log"}',
+        b'{"n":4,"ty',
+    ]
+    (folder / "x.jsonl").write_bytes(b"\n".join(lines))
+    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "crashed", "taken in")
+    numbers = [r["src"].get("n") for r in daemon.trace() if r["type"] == "log" and "n" in (r["src"] or {})]
+    assert numbers == [1, 3]
+    assert not list(folder.iterdir())
+    healthy(daemon)
