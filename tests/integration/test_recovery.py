@@ -101,8 +101,9 @@ def test_a_torn_trace_line_is_quarantined_and_the_run_goes_on(daemon, keep):
 @pytest.mark.parametrize("hurt", [b"", b"garbage\n", None])
 def test_the_transcript_is_completed_from_the_trace(daemon, hurt):
     run_id = one_run(daemon, end=False)
-    daemon.kill()
     logs = daemon.run_dir(run_id) / "agent.logs"
+    until(logs.exists, "the transcript")
+    daemon.kill()
     logs.write_bytes(logs.read_bytes()[:-30] if hurt is None else hurt)
     daemon.start()
     text = logs.read_text()
@@ -154,6 +155,17 @@ def test_rebuild_makes_every_derived_file_again(daemon):
         assert daemon.cli("reindex").returncode == 0
         assert [row["status"] for row in daemon.rows()] == ["ok"]
         healthy(daemon)
+
+
+def test_a_run_that_never_got_a_record_leaves_nothing(daemon):
+    run_id = one_run(daemon, end=False)
+    daemon.kill()
+    (daemon.run_dir(run_id) / "trace.jsonl").write_bytes(b'{"run_id":"half a li')
+    (daemon.root / "latest").unlink()  # the links come after the first record
+    (daemon.root / "sessions" / "s").unlink()
+    daemon.start()
+    assert (daemon.run_ids(), daemon.rows()) == ([], [])
+    healthy(daemon)
 
 
 # -- spool files ----------------------------------------------------------------------------------

@@ -283,8 +283,10 @@ class Runs:
                 continue
             state = actor.state
             if state.attempt is None:
+                # Stopped before its first record was whole: nothing of it was acknowledged.
                 self.index.blank(run_id)
-                del self._actors[run_id]
+                self._actors.pop(run_id).close()
+                self.root.discard(run_id)
                 continue
             for source in state.sources:
                 self.known.add(source, run_id)

@@ -24,13 +24,16 @@ Quarantine = Callable[[str, bytes], None]
 class AppendFile:
     """One append-only file of a folder, opened when needed through ``files``."""
 
-    def __init__(self, folder: Callable[[], Folder], name: str, key: str, files: OpenFiles) -> None:
+    def __init__(
+        self, folder: Callable[[], Folder], name: str, key: str, files: OpenFiles, *, new: bool = False
+    ) -> None:
+        """``new``: there is no such file yet; it is made with the first line."""
         self._folder = folder
         self._name = name
         self._key = key
         self._files = files
         self._queue: list[bytes] = []
-        self.size = self._length()
+        self.size = 0 if new else self._length()
 
     def _length(self) -> int:
         try:

@@ -53,10 +53,9 @@ class Folder:
             os.mkdir(name, DIR_MODE, dir_fd=self.fd)
         return self.sub(name)
 
-    def make_new(self, name: str) -> Folder:
+    def make_new(self, name: str) -> None:
         """Make a folder that must not exist yet. Raises FileExistsError."""
         os.mkdir(name, DIR_MODE, dir_fd=self.fd)
-        return self.sub(name)
 
     def open_file(self, name: str, flags: int) -> int:
         """Open a regular file with one link; ``flags`` as for ``os.open``. Raises Unavailable otherwise."""
@@ -83,8 +82,12 @@ class Folder:
     def replace(self, name: str, data: bytes) -> None:
         """Write a file whole or not at all: a temporary neighbour, then a rename."""
         temporary = f".{name}.new"
-        self.remove(temporary)
-        fd = self.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            fd = self.open_file(temporary, flags)
+        except FileExistsError:
+            self.remove(temporary)  # of a writer that was killed, or planted
+            fd = self.open_file(temporary, flags)
         try:
             write_all(fd, data)
         finally:
@@ -94,8 +97,11 @@ class Folder:
     def link(self, name: str, target: str) -> None:
         """Point a symbolic link at a relative ``target``, atomically replacing the one that is there."""
         temporary = f".{name[:200]}.new"
-        self.remove(temporary)
-        os.symlink(target, temporary, dir_fd=self.fd)
+        try:
+            os.symlink(target, temporary, dir_fd=self.fd)
+        except FileExistsError:
+            self.remove(temporary)
+            os.symlink(target, temporary, dir_fd=self.fd)
         os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def link_target(self, name: str) -> str | None:

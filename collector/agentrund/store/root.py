@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -47,13 +48,21 @@ class Root:
 
     def new_run(self, run_id: str) -> RunFiles:
         """Make a run's folder. Raises FileExistsError where the id is taken."""
-        self._runs.make_new(run_id).close()
-        return self.run(run_id)
+        self._runs.make_new(run_id)
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, new=True)
 
     def run(self, run_id: str) -> RunFiles:
         """The files of a run that is there. Raises FileNotFoundError."""
         self._runs.sub(run_id).close()
         return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files)
+
+    def discard(self, run_id: str) -> None:
+        """Remove the folder of a run that never got a record; one that holds anything else stays."""
+        with self._runs.sub(run_id) as folder:
+            for name in (layout.TRACE, layout.LOGS, layout.META):
+                folder.remove(name)
+        with suppress(OSError):
+            os.rmdir(run_id, dir_fd=self._runs.fd)
 
     def run_path(self, run_id: str) -> str:
         """The absolute path of a run's folder."""

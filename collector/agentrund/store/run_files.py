@@ -26,12 +26,14 @@ _ARRIVAL: Final = re.compile(rb'"type":"(?:run\.start|run\.resume|source\.join)"
 class RunFiles:
     """What the collector writes for one run. ``folder`` opens the run's folder anew at each call."""
 
-    def __init__(self, run_id: str, folder: Callable[[], Folder], files: OpenFiles) -> None:
+    def __init__(
+        self, run_id: str, folder: Callable[[], Folder], files: OpenFiles, *, new: bool = False
+    ) -> None:
         self.run_id = run_id
         self.folder = folder
         key = f"{layout.run_dir(run_id)}/"
-        self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files)
-        self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files)
+        self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files, new=new)
+        self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files, new=new)
         self.blobs = BlobStore(folder)
         self.unsynced = False
         self.sync_failed: str | None = None
