@@ -182,15 +182,18 @@ def test_no_busy_waiting(run_agent, collector, place):
         ar.log("x")
     run.flush(20)
     time.sleep(0.3)
-    def switches():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-    before = switches()
+    def used():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw, time.process_time()
+    before = used()
     time.sleep(0.5)
-    print(switches() - before)
+    after = used()
+    print(after[0] - before[0], after[1] - before[1])
     """
     for _ in range(2):
         out, _ = run_agent(code)
-        assert int(out) < 60  # a spinning loop has tens of thousands
+        switches, seconds = out.split()
+        assert int(switches) < 60
+        assert float(seconds) < 0.2  # a loop that spins needs all of the 0.5 s
         collector.stop()
 
 

@@ -307,3 +307,19 @@ def test_no_path_too_long_raises(client, monkeypatch, capsys):
     with client.run():
         client.log("a")
     assert "over the limit of 107" in capsys.readouterr().err
+
+
+def test_acks_are_read_with_pauses(client, collector, monkeypatch):
+    """A wake-up for every ack would cost more than sending the event."""
+    from agentrund_client._channel import Channel
+
+    reads = []
+    receive = Channel.receive
+    monkeypatch.setattr(Channel, "receive", lambda self: reads.append(1) or receive(self))
+    run = client.run()
+    assert run.flush(20)
+    reads.clear()
+    for i in range(300):
+        client.log(i)
+        collector.wait(lambda n=i: len(messages(collector)) > n)  # so each has an ack of its own
+    assert len(reads) < 150
