@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,11 @@ class Busy:
                 stderr=stderr,
                 env=env,
             )
-        self.killed = False
+
+    @property
+    def killed(self) -> bool:
+        """Whether a kill came before its own end."""
+        return self.process.returncode == -signal.SIGKILL
 
     def sent(self) -> int:
         """How many calls have returned."""
@@ -49,7 +54,6 @@ class Busy:
         return int(lines[-1][2:]) + 1 if lines else 0
 
     def kill(self) -> None:
-        self.killed = True
         self.process.kill()
 
 
