@@ -302,7 +302,7 @@ class Link:
             if not chunk:
                 self._spooling, self._ready = False, True
                 self._drop_settled_spool()
-                self._request_flushes()
+                self._queue_flush(*self._waiters.flush_ids)
                 return
             if not self._send(fitting(chunk, self.max_line)):
                 return
@@ -326,7 +326,7 @@ class Link:
         else:
             self._turn_connected(events)
         if self._more_acks:
-            self._forget_acked()
+            self._more_acks = self._buffer.ack(self.acked, _ACKS_A_TURN)
         if self._ending:
             self._retire()
 
@@ -340,7 +340,7 @@ class Link:
                 self._feed(self._spool)
             elif self._ready:
                 self._send_pending()
-        if self._channel is not None and self._beat_every:
+        if self._beat_every:
             self._beat()
 
     def _unblock(self, channel: Channel) -> None:
@@ -444,7 +444,7 @@ class Link:
             self._spool.rewind(self.acked)
         elif not self._ready:
             self._ready = True
-            self._request_flushes()
+            self._queue_flush(*self._waiters.flush_ids)
         self._welcomed.set()
         self._on_welcome(frame)
 
@@ -471,12 +471,9 @@ class Link:
     def _ack(self, n: int) -> None:
         if n > self.acked:
             self.acked = min(n, self.n)
-            self._forget_acked()
+            self._more_acks = self._buffer.ack(self.acked, _ACKS_A_TURN)
             self._drop_settled_spool()
             self._waiters.acked(self.acked)
-
-    def _forget_acked(self) -> None:
-        self._more_acks = self._buffer.ack(self.acked, _ACKS_A_TURN)
 
     def _ask_ack(self, waiter: Waiter) -> None:
         if self._channel is None or self.acked >= waiter.n:
@@ -495,10 +492,7 @@ class Link:
             # One look whether somebody has come meanwhile; where not, that settles the waiter.
             self._retry.at = 0.0
 
-    def _request_flushes(self) -> None:
-        for flush_id in self._waiters.flush_ids:
-            self._queue_flush(flush_id)
-
-    def _queue_flush(self, flush_id: int) -> None:
-        self._buffer.wait(self.n, encode_frame({"op": "flush", "id": flush_id}), CONTROL)
+    def _queue_flush(self, *flush_ids: int) -> None:
+        for flush_id in flush_ids:
+            self._buffer.wait(self.n, encode_frame({"op": "flush", "id": flush_id}), CONTROL)
         self._send_pending()

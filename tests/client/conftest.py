@@ -113,6 +113,8 @@ class CollectorProcess:
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)  # it may run on for a moment
 
     def kill(self) -> None:
         if self.process is not None:

@@ -156,7 +156,8 @@ class FakeCollector:
         elif op == "event":
             self._event(connection.source, frame)
         elif op == "lost":
-            self.lost.setdefault(connection.source, []).append((frame["from"], frame["to"]))
+            if frame["to"] > self.high[connection.source]:
+                self.lost.setdefault(connection.source, []).append((frame["from"], frame["to"]))
             self._raise_to(connection.source, frame["from"], frame["to"])
         elif op == "flush" and self.acks:
             connection.send({"op": "flushed", "id": frame["id"], "n": self.high[connection.source]})

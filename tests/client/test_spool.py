@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from agentrund_client import _handin
+from agentrund_client import _handin, _process
 from agentrund_client._spool import Spool
 
 from .fake_collector import WATCHDOG, FakeCollector
@@ -306,6 +306,7 @@ def test_orphans_are_handed_in_and_the_living_left_alone(run_agent, agent_script
 def test_a_late_event_does_not_overtake_what_the_spool_holds(client, place):
     with client.run() as run:
         client.log("a")
+    _process._recorders[0].source.link.leave(0)  # what the loop does soon by itself
     fake = FakeCollector(f"{place}/s.sock").start()
     client.log("late")
     fake.wait(lambda: len(fake.of_type("log")) == 2)
