@@ -244,6 +244,27 @@ def test_verify_names_file_and_offset(typed, root):
     assert found[0].keys() == {"path", "offset", "message", "hint"}
 
 
+def test_verify_shows_a_bar_on_a_terminal(root):
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "agentrund.cli.main", "verify", RUN]
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=child,
+            env=environment(root),
+            cwd=root,
+            check=False,
+            timeout=60,
+        )
+        os.close(child)
+        assert b"verify" in os.read(parent, 4096)
+    finally:
+        os.close(parent)
+    assert b"verify  [" not in done.stdout
+    assert done.stdout
+
+
 def test_config_shows_where_a_value_came_from(typed, root):
     (root / "agentrund.toml").write_text('idle_close = "2min"\n')
     done = typed("config", "--show-origin", env={"AGENTRUND_SYNC": "interval"})

@@ -14,6 +14,7 @@ import msgspec
 
 from agentrund.formats.escape import one_line
 
+_CLEAR_LINE: Final = "\r\x1b[K"
 STATUS_COLOR: Final = {"ok": "green", "failed": "red", "crashed": "bright_red", "running": "cyan"}
 
 
@@ -96,3 +97,10 @@ def progress(label: str) -> Iterator[Progress]:
             shown = done
 
         yield update
+
+
+def clear_bar() -> None:
+    """Take a bar's line away, so that what is printed next does not begin behind it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(_CLEAR_LINE)
+        sys.stderr.flush()

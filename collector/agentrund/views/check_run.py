@@ -19,6 +19,8 @@ from agentrund.model.errors import Damaged
 from agentrund.model.run_state import RUNNING
 from agentrund.views.check_blobs import BlobCheck
 from agentrund.views.check_index import IndexRows
+from agentrund.views.check_lifecycle import check_record
+from agentrund.views.check_modes import check_mode, check_path
 from agentrund.views.check_trace import LineCheck
 from agentrund.views.check_transcript import REBUILD, Transcript, first_difference
 from agentrund.views.finding import Finding
@@ -68,6 +70,7 @@ class RunCheck:
     # -- what is in the folder ----------------------------------------------------------------------
 
     def _entries(self) -> Iterator[Finding]:
+        yield from check_path(str(self._root.path / self._folder))
         for below in ("", layout.BLOBS):
             try:
                 with os.scandir(self._root.path / self._folder / below) as entries:
@@ -85,6 +88,9 @@ class RunCheck:
             yield Finding(entry.path, 0, "not a regular file", _PLANTED)
         elif info.st_nlink > 1:
             yield Finding(entry.path, 0, f"has {info.st_nlink} names: it is also outside the run", _PLANTED)
+        # What the agent lets others do with its artifacts is its own business.
+        if is_blob or entry.name != layout.ARTIFACTS:
+            yield from check_mode(entry.path, info)
 
     # -- the trace, and the transcript beside it ----------------------------------------------------
 
@@ -100,6 +106,8 @@ class RunCheck:
                     offset += len(line)
                     break
                 record, wrong = lines.feed(line)
+                if record is not None:
+                    wrong += check_record(record, deriver.state)
                 for message in wrong:
                     yield Finding(path, offset, message, _TRACE_HINT)
                 offset += len(line)

@@ -5,13 +5,14 @@ Decides what is looked at and in which order; the ``check_*`` modules know the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from agentrund.formats import layout, navigate
 from agentrund.model.errors import Damaged
 from agentrund.model.ids import is_run_id
 from agentrund.views.check_index import IndexRows, check_links
+from agentrund.views.check_modes import check_root_modes
 from agentrund.views.check_run import RunCheck
 from agentrund.views.check_transcript import first_difference
 from agentrund.views.finding import Finding
@@ -19,25 +20,35 @@ from agentrund.views.folder import Root
 
 _NAVIGATE_HINT: Final = "the collector writes it again when it starts"
 
+Progress = Callable[[int, int], None]
+"""Told how many of how many runs have been looked at."""
 
-def verify(root: Root, run_ids: Iterable[str] | None = None) -> Iterator[Finding]:
+
+def verify(
+    root: Root, run_ids: Iterable[str] | None = None, progress: Progress | None = None
+) -> Iterator[Finding]:
     """Every damage of the named runs, or (None) of the root and all its runs, oldest first."""
     with IndexRows(root) as rows:
         if run_ids is not None:
             # What is wrong with other runs' rows was not asked.
             for _ in rows.load():
                 continue
-            for run_id in run_ids:
-                yield from RunCheck(root, run_id, rows).findings()
+            yield from _runs(root, list(run_ids), rows, progress)
             return
         yield from _navigate(root)
+        yield from check_root_modes(root)
         yield from rows.load()
         yield from check_links(root)
-        found = sorted(root.run_ids())
-        for run_id in found:
-            if is_run_id(run_id):
-                yield from RunCheck(root, run_id, rows).findings()
-        yield from rows.missing([run_id for run_id in found if is_run_id(run_id)])
+        found = [run_id for run_id in sorted(root.run_ids()) if is_run_id(run_id)]
+        yield from _runs(root, found, rows, progress)
+        yield from rows.missing(found)
+
+
+def _runs(root: Root, run_ids: list[str], rows: IndexRows, progress: Progress | None) -> Iterator[Finding]:
+    for done, run_id in enumerate(run_ids, start=1):
+        yield from RunCheck(root, run_id, rows).findings()
+        if progress is not None:
+            progress(done, len(run_ids))
 
 
 def _navigate(root: Root) -> Iterator[Finding]:

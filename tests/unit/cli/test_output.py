@@ -54,6 +54,16 @@ def test_progress_on_a_terminal(monkeypatch):
     assert "100%" in terminal.getvalue()
 
 
+def test_a_bar_makes_way_for_what_is_printed(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    output.clear_bar()
+    assert terminal.getvalue() == "\r\x1b[K"
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    output.clear_bar()
+    assert output.sys.stderr.getvalue() == ""
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -242,6 +242,46 @@ def test_one_run_is_judged_alone(root):
     assert found(root, ["20260830_150000_0001"]) == []
 
 
+def test_a_broken_promise_of_the_collectors_own_records_is_named_where_it_stands(root):
+    path = root / in_run("trace.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    number = next(n for n, line in enumerate(lines) if b'"type":"source.exit"' in line)
+    lines[number] = lines[number].replace(b'"status":"error"', b'"status":"ok"')
+    path.write_bytes(b"".join(lines))
+    message = "status of a source.exit with cause 'process exited: killed by SIGKILL' is ok; it must be error"
+    assert (in_run("trace.jsonl"), sum(map(len, lines[:number])), message) in found(root, [RUN])
+
+
+@pytest.mark.parametrize("name", ["", "trace.jsonl", "outline.md", "blobs"])
+def test_what_others_can_write(root, name):
+    path = root / in_run(name)
+    for added, is_finding in ((0o055, False), (0o020, True), (0o002, True)):
+        path.chmod(0o700 | added)
+        assert (places(root) == [(path.relative_to(root).as_posix(), 0)]) == is_finding
+        assert ("not only its owner can write it" in str(found(root))) == is_finding
+
+
+@pytest.mark.parametrize("name", [".", "runs", "sessions", "index.jsonl", "NAVIGATE.md"])
+def test_what_others_can_write_in_the_root_beside_the_runs(root, name):
+    (root / name).chmod(0o770)
+    assert places(root) == [(name, 0)]
+    assert places(root, [RUN]) == []
+
+
+def test_artifacts_may_be_writable_by_whom_the_agent_likes(root):
+    folder = root / in_run("artifacts")
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert found(root) == []
+
+
+def test_progress_counts_runs(root):
+    told = []
+    for runs in (None, [RUN]):
+        assert list(verify(Root(root), runs, lambda done, total: told.append((done, total)))) == []
+    assert told == [(1, 2), (2, 2), (1, 1)]
+
+
 def test_reading_changes_nothing(root):
     before = {p: (p.lstat().st_mtime_ns, p.lstat().st_size) for p in root.rglob("*")}
     found(root)
