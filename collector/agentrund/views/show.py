@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from agentrund.formats import escape, figures, layout, trace_jsonl
 from agentrund.formats.derive import Derived, derive
 from agentrund.model.errors import Damaged
-from agentrund.model.event import Record
+from agentrund.model.event import Json, Record
 from agentrund.views import trace
 from agentrund.views.folder import Root
 from agentrund.views.seek import whole_lines
@@ -39,7 +39,6 @@ def summary(root: Root, run_id: str) -> str:
     facts = _parsed(root, run_id, _analytics(root, run_id))
     cost = facts.get("cost")
     usd = cost.get("cost_usd") if isinstance(cost, dict) else None
-    errors = facts.get("errors")
     shown = {
         "run": facts.get("run_id"),
         "session": facts.get("session_id"),
@@ -50,13 +49,21 @@ def summary(root: Root, run_id: str) -> str:
         "attempts": facts.get("attempts"),
         "llm calls": facts.get("llm_calls"),
         "tool calls": facts.get("tool_calls"),
-        "errors": len(errors) if isinstance(errors, list) else None,
+        "errors": _errors(facts),
         "cost": figures.money(usd) if isinstance(usd, (int, float)) else None,
     }
     return "".join(
         f"{key:<10}  {'-' if value is None else escape.one_line(str(value))}\n"
         for key, value in shown.items()
     )
+
+
+def _errors(facts: Json) -> int | None:
+    """How many events have an ``error_type``, those beyond the list's end included."""
+    listed, omitted = facts.get("errors"), facts.get("errors_omitted")
+    if not isinstance(listed, list):
+        return None
+    return len(listed) + (omitted if isinstance(omitted, int) else 0)
 
 
 def texts(root: Root, run_id: str) -> Iterator[str]:
@@ -133,9 +140,9 @@ def _analytics(root: Root, run_id: str) -> bytes:
     return _derive(root, run_id).analytics if stored is None else stored
 
 
-def _parsed(root: Root, run_id: str, analytics: bytes) -> dict[str, Any]:
+def _parsed(root: Root, run_id: str, analytics: bytes) -> Json:
     try:
-        return msgspec.json.decode(analytics, type=dict[str, Any])
+        return msgspec.json.decode(analytics, type=Json)
     except msgspec.MsgspecError as error:
         path = root.path / layout.run_dir(run_id) / layout.ANALYTICS
         raise Damaged(

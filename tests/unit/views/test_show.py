@@ -74,6 +74,21 @@ def test_the_document_is_one_and_whole(tmp_path):
         assert ("events" in document) == (detail != show.LOW)
 
 
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"errors": [{}, {}], "errors_omitted": 5}, "7"),
+        ({"errors": [{}], "errors_omitted": 0}, "1"),
+        ({"errors": [{}]}, "1"),
+        ({}, "-"),
+    ],
+)
+def test_errors_beyond_the_list_count_in_the_summary(tmp_path, facts, shown):
+    folder = write_run(tmp_path, CRASHED)
+    (folder / "analytics.json").write_text(json.dumps(facts))
+    assert f"errors      {shown}\n" in show.summary(Root(tmp_path), RUN)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=40),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
