@@ -316,6 +316,14 @@ def test_a_bad_setting_stops_every_command(typed, root):
         assert fails(typed(*command), 2, "`rooot`")
 
 
+def test_a_socket_path_that_is_too_long_stops_every_command(typed, root):
+    for command in (["status"], ["serve"], ["runs"], ["show", "latest"], ["rebuild", "latest"], ["config"]):
+        assert fails(
+            typed(*command, env={"AGENTRUND_SOCKET": "/" + "x" * 107}), 2, "108 bytes, the limit is 107"
+        )
+    assert fails(typed("status", "--socket", "/" + "x" * 107), 2, "flag --socket: /xxx")
+
+
 def test_damage_is_code_5(typed, root):
     (root / ".runs" / "runs" / RUN / "trace.jsonl").write_bytes(b"no record\n")
     assert fails(typed("show", RUN), 5, "trace.jsonl:0")

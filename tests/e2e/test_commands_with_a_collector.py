@@ -20,6 +20,9 @@ def test_status_and_the_discovery_file_agree(tmp_path):
             assert answer[key] == told[key]
         by_root = daemon.cli("status", "--root", str(daemon.root))
         assert str(daemon.process.pid) in by_root.stdout
+        other = daemon.cli("status", "--root", str(tmp_path))
+        assert (other.returncode, other.stdout) == (4, "")
+        assert f"no collector holds {tmp_path}" in other.stderr
     assert daemon.cli("status").returncode == 4
     assert not daemon.socket.with_suffix(".json").exists()
 

@@ -21,7 +21,7 @@ Examples:
   agentrund status --json | jq .otlp_grpc
   agentrund status || agentrund serve""",
 )
-@click.option("--root", metavar="DIR", help="Ask the collector that holds this root.")
+@click.option("--root", metavar="DIR", help="Ask the collector that holds this root, and no other.")
 @socket_option
 @json_option
 @debug_option
@@ -31,9 +31,12 @@ def command(*, root: str | None, socket: str | None, as_json: bool) -> int:
     Ends with 4 when no collector can be reached. With --json its answer as it came.
     """
     settings = config.load({"root": root, "socket": socket})
-    # A root that was named decides before a socket that merely is configured.
-    named = None if root is not None and socket is None else settings.socket
-    answer = ask.status(ask.find_collector(named, settings.root))
+    if root is not None and socket is None:
+        # Who names a root wants to know of that one: another collector's answer would mislead.
+        where = ask.collector_of(settings.root)
+    else:
+        where = ask.find_collector(settings.socket, settings.root)
+    answer = ask.status(where)
     if as_json:
         output.json_line(answer)
         return DONE

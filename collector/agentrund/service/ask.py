@@ -14,10 +14,20 @@ from typing import Any, Final
 import msgspec
 
 from agentrund.formats import layout
-from agentrund.model.errors import AgentrundError, NoSuchRun, Rejected, Unavailable
+from agentrund.model.errors import AgentrundError, Damaged, NoSuchRun, Rejected, Unavailable
 from agentrund.service import places
 
 Frame = dict[str, Any]
+
+
+class DamagedThere(Damaged):
+    """Damage that the collector met; its message is the collector's, path and offset are in there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, path="", offset=0, hint="`agentrund verify` names each damage")
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class _Owner(msgspec.Struct):
@@ -34,7 +44,11 @@ _NOT_RUNNING: Final = "start it with `agentrund serve`, or name its socket with 
 
 
 def ask(socket: Path, frame: Frame, *, timeout: float | None) -> Iterator[Frame]:
-    """Send one frame and yield every frame that comes back. Raises Unavailable where nobody answers."""
+    """Send one frame and yield every frame that comes back.
+
+    Raises Unavailable where nobody answers, UsageError where no socket can have that path.
+    """
+    places.check_length(socket)
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as peer:
         peer.settimeout(timeout)
         try:
@@ -88,14 +102,33 @@ def holder(root: Path) -> Path | None:
             owner = msgspec.json.decode(file.read(_LOCK_MAX), type=_Owner)
     except (OSError, msgspec.MsgspecError):
         return None
+    return Path(owner.socket) if owner.socket and _answers(owner.socket) else None
+
+
+def _answers(socket: str) -> bool:
+    """Whether somebody listens: a killed collector leaves its name in the lock, but nobody at its socket."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as peer:
-        # A killed collector leaves its name in the file, but not its socket's other end.
-        return Path(owner.socket) if owner.socket and peer.connect_ex(owner.socket) == 0 else None
+        try:
+            peer.connect(socket)
+        except (OSError, ValueError):
+            return False
+    return True
 
 
-def find_collector(named: Path | None, root: Path | None) -> Path:
-    """The socket to ask: the named one, that of the root's holder, or where one usually is."""
-    found = named or (holder(root) if root is not None else None) or places.find_socket(None, os.environ)
+def collector_of(root: Path) -> Path:
+    """The socket of the collector that holds ``root``, and of no other. Raises Unavailable."""
+    found = holder(root)
+    if found is None:
+        raise Unavailable(f"no collector holds {root}", hint=f"start it with `agentrund serve --root {root}`")
+    return found
+
+
+def find_collector(named: Path | None, root: Path) -> Path:
+    """The socket to ask: the named one, that of the root's holder, or where one usually is.
+
+    Raises Unavailable.
+    """
+    found = named or holder(root) or places.find_socket(None, os.environ)
     if found is None:
         raise Unavailable("no collector is running", hint=_NOT_RUNNING)
     return found
@@ -110,6 +143,8 @@ def _parsed(line: bytes, socket: Path) -> Frame:
 
 def _refusal(frame: Frame) -> AgentrundError:
     code, message = str(frame.get("code")), str(frame.get("message"))
+    if frame.get("kind") == "damaged":
+        return DamagedThere(message)
     if code == "unknown_run":
         return NoSuchRun(message, hint="`agentrund runs` lists the runs")
     if code in ("overloaded", "storage"):

@@ -162,8 +162,11 @@ def _suggest(key: str) -> str:
 
 def _convert(origin: str, name: str, raw: Any) -> Any:
     try:
-        return KINDS[name].parse(raw)
+        value = KINDS[name].parse(raw)
     except (ValueError, RuntimeError):  # RuntimeError: no home folder for `~`
         raise UsageError(
             f"{origin}: bad value {raw!r} for `{name}`", hint=f"expected {KINDS[name].expected}"
         ) from None
+    if name == "socket":
+        places.check_length(value, origin)
+    return value

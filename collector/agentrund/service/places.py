@@ -83,12 +83,13 @@ def find_socket(configured: Path | None, env: Mapping[str, str]) -> Path | None:
     return None
 
 
-def check_length(path: Path) -> None:
-    """Refuse a socket path the kernel would refuse, naming the limit."""
+def check_length(path: Path, origin: str = "") -> None:
+    """Refuse a socket path the kernel would refuse, naming the limit and where the path came from."""
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_MAX:
+        where = f"{origin}: {path}" if origin else str(path)
         raise UsageError(
-            f"{path}: socket path has {size} bytes, the limit is {SOCKET_PATH_MAX}",
+            f"{where}: socket path has {size} bytes, the limit is {SOCKET_PATH_MAX}",
             hint="name a shorter one with --socket or AGENTRUND_SOCKET",
         )
 

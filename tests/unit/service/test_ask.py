@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from agentrund.model.errors import NoSuchRun, Rejected, Unavailable
+from agentrund.model.errors import Damaged, NoSuchRun, Rejected, Unavailable, UsageError
 from agentrund.service import ask
 
 
@@ -67,6 +67,15 @@ def test_refusals(collector, code, kind):
         list(ask.do(path, "rebuild", {}))
 
 
+def test_damage_the_collector_met_is_damage_here(collector):
+    message = "rebuild: /r/runs/x/trace.jsonl:7: not a trace record"
+    frame = {"op": "error", "code": "storage", "kind": "damaged", "message": message}
+    path = collector(json.dumps(frame).encode() + b"\n")
+    with pytest.raises(Damaged) as caught:
+        list(ask.do(path, "rebuild", {}))
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize("answer", [b"", b'{"op":"status"', b'{"op":"progress"}\n'])
 def test_hanging_up_early(collector, answer):
     with pytest.raises(Unavailable, match="hung up"):
@@ -81,7 +90,10 @@ def test_something_else_listens_there(collector):
 def test_nobody_is_there(tmp_path):
     with pytest.raises(Unavailable, match=r"nowhere\.sock"):
         ask.status(tmp_path / "nowhere.sock")
-    with pytest.raises(Unavailable):
+
+
+def test_a_path_no_socket_can_have(tmp_path):
+    with pytest.raises(UsageError, match=f"the limit is {ask.places.SOCKET_PATH_MAX}"):
         ask.status(tmp_path / ("x" * 200))
 
 
@@ -102,7 +114,9 @@ def write_lock(root, content: str):
 def test_holder_is_who_answers(tmp_path):
     path = tmp_path / "a.sock"
     assert ask.holder(tmp_path) is None
-    for content in ("", "{", "{}", '{"pid":1}', json.dumps({"pid": 1, "socket": str(path)})):
+    dead = json.dumps({"pid": 1, "socket": str(path)})
+    impossible = [json.dumps({"pid": 1, "socket": name}) for name in ("/x" * 100, "/x\0")]
+    for content in ("", "{", "{}", '{"pid":1}', *impossible, dead):
         write_lock(tmp_path, content)
         assert ask.holder(tmp_path) is None
     with socket.socket(socket.AF_UNIX) as server:
@@ -118,3 +132,14 @@ def test_whom_to_ask(tmp_path, monkeypatch):
     assert ask.find_collector(tmp_path / "named", tmp_path) == tmp_path / "named"
     monkeypatch.setattr(ask.places, "find_socket", lambda named, env: tmp_path / "usual")
     assert ask.find_collector(None, tmp_path) == tmp_path / "usual"
+
+
+def test_a_named_root_is_asked_through_its_holder_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(ask.places, "find_socket", lambda named, env: tmp_path / "another's")
+    with pytest.raises(Unavailable, match=f"no collector holds {tmp_path}"):
+        ask.collector_of(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "a.sock"))
+        server.listen()
+        write_lock(tmp_path, json.dumps({"pid": 1, "socket": str(tmp_path / "a.sock")}))
+        assert ask.collector_of(tmp_path) == tmp_path / "a.sock"
