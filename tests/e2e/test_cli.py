@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -308,6 +310,20 @@ def test_status_without_a_collector(typed):
 )
 def test_errors_are_two_lines_and_a_code(typed, args, code, what):
     assert fails(typed(*args), code, what)
+
+
+@pytest.mark.parametrize("env", [{}, {"GRPC_VERBOSITY": "ERROR"}])
+def test_a_port_in_use_is_an_error_that_names_its_owner(typed, env):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = typed("serve", "--socket", "s/agentrund.sock", "--otlp-grpc", address, env=env)
+    name = Path("/proc/self/comm").read_text().strip()
+    assert done.returncode == 4
+    assert f"agentrund: {address} is taken by pid {os.getpid()} ({name})\n" in done.stderr
+    assert "hint: " in done.stderr
+    assert "--otlp-grpc off" in done.stderr
+    # grpc's own words on it are there for who asks for them only.
+    assert ("add_port.cc" in done.stderr) == bool(env)
 
 
 def test_a_bad_setting_stops_every_command(typed, root):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,8 @@ def command(**flags: str | None) -> int:
     Every option is also a key of agentrund.toml and an AGENTRUND_ variable.
     """
     settings = config.load(flags)
+    # What goes wrong is said once, by us; grpc reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from agentrund.service.daemon import serve  # noqa: PLC0415 - loads grpc, which --help can do without
 
     return serve(settings)

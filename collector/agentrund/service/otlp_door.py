@@ -7,11 +7,13 @@ from functools import partial
 from typing import Final
 
 from agentrund.formats import layout
+from agentrund.model.errors import Unavailable
 from agentrund.model.event import Json
 from agentrund.model.source import DOOR_OTLP
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer
 from agentrund.sequencer import otlp_restore
 from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.service import port_owner
 from agentrund.service.config import Settings
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.otlp_service import OtlpService
@@ -19,6 +21,7 @@ from agentrund.service.peer_finder import PeerFinder
 from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.service.settings_types import Address
 from agentrund.store.intake import Intake
 
 log: Final = logging.getLogger(__name__)
@@ -43,7 +46,10 @@ class OtlpDoor:
         self.address: str | None = None
 
     async def start(self, recovered: list[RunActor]) -> None:
-        """Bring back what was open, work off the journal, then listen (where a listener is configured)."""
+        """Bring back what was open, work off the journal, then listen (where a listener is configured).
+
+        Raises Unavailable where the address cannot be had, naming who has it.
+        """
         for actor in recovered:
             if not any(source.door == DOOR_OTLP for source in actor.state.sources.values()):
                 continue
@@ -55,7 +61,10 @@ class OtlpDoor:
         if listen is None:
             return
         self._server = OtlpGrpcServer(self.service, receive_bytes=self._settings.max_request_bytes)
-        port = await self._server.start(str(listen))
+        try:
+            port = await self._server.start(str(listen))
+        except Unavailable as error:
+            raise _taken(listen) or error from None
         self._finder.port = port
         self.address = str(type(listen)(listen.host, port))
 
@@ -72,3 +81,14 @@ class OtlpDoor:
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
         await self.service.stop()
+
+
+def _taken(listen: Address) -> Unavailable | None:
+    """The error that names who has the address, None where nobody seems to."""
+    owner = port_owner.owner(listen.host, listen.port)
+    if owner is None:
+        return None
+    return Unavailable(
+        f"{listen} is taken by {owner}",
+        hint="stop it, or choose another with --otlp-grpc 127.0.0.1:0 (a free port) or --otlp-grpc off",
+    )

@@ -10,10 +10,10 @@ import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
-_LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9
+_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
 
 
 def is_local(host: str) -> bool:
@@ -31,30 +31,44 @@ def owner(peer_port: int, our_port: int, first: list[int]) -> int | None:
 
     ``first`` are pids to look at before all others. Blocking: some milliseconds.
     """
-    found = _inode(peer_port, our_port)
-    if found is None:
-        return None
-    inode, uid = found
-    wanted = f"socket:[{inode}]"
-    for pid in _candidates(uid, first):
-        if _holds(pid, wanted):
-            return pid
+    local, remote = f":{peer_port:04X}", f":{our_port:04X}"
+    for entry in entries(local):
+        if entry.local.endswith(local) and entry.remote.endswith(remote) and entry.inode != "0":
+            return holder(entry, first)
     return None
 
 
-def _inode(peer_port: int, our_port: int) -> tuple[str, int] | None:
-    local, remote = f":{peer_port:04X}", f":{our_port:04X}"
+class Entry(NamedTuple):
+    """One socket of the kernel's table; addresses and state in its own hexadecimal form."""
+
+    local: str
+    remote: str
+    state: str
+    uid: int
+    inode: str
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """The TCP sockets, of both IP versions, in whose line ``text`` stands."""
     for table in _TABLES:
         try:
             lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
         for line in lines:
-            if local not in line:
-                continue
-            fields = line.split()
-            if fields[_LOCAL].endswith(local) and fields[_REMOTE].endswith(remote) and fields[_INODE] != "0":
-                return fields[_INODE], int(fields[_UID])
+            if text in line:
+                fields = line.split()
+                yield Entry(
+                    fields[_LOCAL], fields[_REMOTE], fields[_STATE], int(fields[_UID]), fields[_INODE]
+                )
+
+
+def holder(entry: Entry, first: list[int]) -> int | None:
+    """The pid that has a socket open, ``first`` ones looked at first; None where none can be seen to."""
+    wanted = f"socket:[{entry.inode}]"
+    for pid in _candidates(entry.uid, first):
+        if _holds(pid, wanted):
+            return pid
     return None
 
 
