@@ -1,28 +1,40 @@
 """Fails when something a user can type, set or receive is not documented, or a link leads nowhere.
 
 What exists is asked of the code: commands and options, settings, variables, exit codes, protocol error
-codes, event types. What is documented is whatever stands in backquotes in the right page.
+codes, event types, the fields of JSON output. What is documented is whatever stands in backquotes in the
+right page; of a field, in the right section of it.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from agentrund.cli import errors
 from agentrund.cli.main import COMMANDS
+from agentrund.formats import index
 from agentrund.model import kinds
 from agentrund.service import config
+from agentrund.views import check_trace
+from agentrund.views.finding import Finding
 
 HERE: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = "docs/reference"
+EXAMPLE: Final = "tests/golden/example_root/latest"
+"""A run as the product writes it, which a test keeps so."""
+STATUS: Final = ("service/status.py", "service/otlp_door.py")
+"""Where the collector's answer is put together: all of the first, what is called ``status`` of the second."""
+_BY_NAME: Final = frozenset({"agents", "by_agent", "tools", "tool_calls_by_name", "git"})
+"""Objects whose keys are a sender's words."""
 _VARIABLE: Final = re.compile(r"\bAGENTRUND_[A-Z][A-Z_]*[A-Z]\b")
 _REFUSAL: Final = re.compile(r"Rejected\(\s*\"(\w+)\"")
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -39,21 +51,35 @@ def problems(repository: Path) -> list[str]:
         *_missing(repository, "configuration.md", "variable", _variables(repository)),
         *_missing(repository, "stream-protocol.md", "error code", _error_codes(repository)),
         *_missing(repository, "run-folder.md", "event type", _event_types()),
+        *_missing(repository, "cli.md", "field", _status_fields(), "status"),
+        *_missing(repository, "cli.md", "field", (f.name for f in dataclasses.fields(Finding)), "verify"),
+        *_missing(repository, "run-folder.md", "field", index.KEYS, "index.jsonl"),
+        *_missing(repository, "run-folder.md", "field", (*check_trace.KEYS, "src"), "trace.jsonl"),
+        *_missing(repository, "run-folder.md", "field", _written("analytics.json"), "analytics.json"),
+        *_missing(repository, "run-folder.md", "field", _written("meta.json"), "meta.json"),
         *_exit_codes(repository),
         *_dead_links(repository),
         *_missing_tests(repository),
     ]
 
 
-def _missing(repository: Path, page: str, what: str, names: Iterable[str]) -> Iterator[str]:
-    documented = _said(repository / REFERENCE / page)
+def _missing(
+    repository: Path, page: str, what: str, names: Iterable[str], section: str = ""
+) -> Iterator[str]:
+    documented = _said(repository / REFERENCE / page, section)
+    where = f", {section}" if section else ""
     for name in sorted(set(names)):
         if not any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) for text in documented):
-            yield f"{REFERENCE}/{page}: {what} `{name}` is not documented"
+            yield f"{REFERENCE}/{page}{where}: {what} `{name}` is not documented"
 
 
-def _said(page: Path) -> list[str]:
-    return _CODE.findall(page.read_text()) if page.exists() else []
+def _said(page: Path, section: str = "") -> list[str]:
+    """What stands in backquotes in a page, or in one of its sections."""
+    text = page.read_text() if page.exists() else ""
+    if section:
+        found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        text = found[1] if found else ""
+    return _CODE.findall(text)
 
 
 def _options() -> Iterator[str]:
@@ -86,6 +112,38 @@ def _error_codes(repository: Path) -> Iterator[str]:
 
 def _event_types() -> Iterator[str]:
     yield from kinds.LIFECYCLE | kinds.OPENERS | set(kinds.CLOSES) | {kinds.ERROR, kinds.LOG}
+
+
+def _status_fields() -> Iterator[str]:
+    """Every key of the collector's answer to ``status``, nested ones too."""
+    for name in STATUS:
+        tree = ast.parse((HERE / "collector/agentrund" / name).read_text())
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+        functions = (n for n in functions if "status" in (n.name, Path(name).stem))
+        for node in (node for function in functions for node in ast.walk(function)):
+            if isinstance(node, ast.Dict):
+                keys = (key.value for key in node.keys if isinstance(key, ast.Constant))
+                yield from (key for key in keys if isinstance(key, str))
+
+
+def _written(name: str) -> Iterator[str]:
+    """Every key of a document in the example run."""
+    yield from _keys(json.loads((HERE / EXAMPLE / name).read_text()))
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _keys(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _values(item) if key in _BY_NAME else _keys(item)
+
+
+def _values(named: dict[str, Any]) -> Iterator[str]:
+    for item in named.values():
+        yield from _keys(item)
 
 
 def _exit_codes(repository: Path) -> Iterator[str]:

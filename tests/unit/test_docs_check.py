@@ -40,12 +40,28 @@ def test_this_repository_is_documented(check):
         ("configuration.md", "AGENTRUND_IDLE_CLOSE", "variable `AGENTRUND_IDLE_CLOSE`"),
         ("stream-protocol.md", "unknown_op", "error code `unknown_op`"),
         ("run-folder.md", "source.exit", "event type `source.exit`"),
+        ("cli.md", "`finalising`", "status: field `finalising`"),
+        ("cli.md", "`duplicates`", "status: field `duplicates`"),
+        ("cli.md", "`last_seq`", "status: field `last_seq`"),
+        ("cli.md", "`offset`", "verify: field `offset`"),
+        ("run-folder.md", "`last_error`", "index.jsonl: field `last_error`"),
+        ("run-folder.md", "`dur_ms`", "trace.jsonl: field `dur_ms`"),
+        ("run-folder.md", "`rollup_usd`", "analytics.json: field `rollup_usd`"),
+        ("run-folder.md", "`outcome`", "meta.json: field `outcome`"),
     ],
 )
 def test_what_is_not_said_is_found(check, copy, page, word, what):
     path = copy / "docs" / "reference" / page
     path.write_text(path.read_text().replace(word, "nothing"))
     assert [p for p in check.problems(copy) if what in p]
+
+
+def test_a_field_must_be_documented_where_it_belongs(check, copy):
+    path = copy / "docs" / "reference" / "cli.md"
+    status, rest = path.read_text().split("## runs", 1)
+    before, section = status.split("## status", 1)
+    path.write_text(f"{before}## status\n\n## runs{rest}\n## elsewhere\n{section}")
+    assert [p for p in check.problems(copy) if "status: field `disk_free_bytes`" in p]
 
 
 def test_a_dead_link_is_found(check, copy):

@@ -24,8 +24,9 @@ Examples:
 def command(*, run: str, root: str | None) -> int:
     """Make a run's derived files again from its trace.
 
-    agent.logs, outline.md, analytics.json, meta.json and the index row; the trace and the blobs are
-    only read. A collector that holds the root does it; else this command takes the root's lock.
+    agent.logs, outline.md, analytics.json, meta.json and the index row. The trace and the blobs are
+    only read, but for a torn last line of the trace, which moves to .agentrund/quarantine.
+    A collector that holds the root does it; else this command takes the root's lock.
     """
     folder = open_root(root)
     run_id = resolve(folder, run).run_id

@@ -31,8 +31,8 @@ Examples:
 def command(*, run: tuple[str, ...], root: str | None, as_json: bool) -> int:
     """Check every invariant of the run folders and name each damage.
 
-    Without RUN all runs and the index. Ends with 1 when anything was found. With --json one line per
-    finding: path, offset, message, hint.
+    Without RUN all runs, the index and the links. Changes nothing. Ends with 1 when anything was found.
+    With --json one line per finding: path, offset, message, hint.
     """
     folder = open_root(root)
     run_ids = [resolve(folder, name).run_id for name in run] or None
