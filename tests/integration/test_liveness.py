@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -224,3 +225,41 @@ def test_a_second_collector_on_the_same_socket_is_refused(daemon, tmp_path):
     assert "another collector" in other.stderr
     with RawClient(daemon.socket) as client:
         client.settle()
+
+
+def test_a_source_taken_over_is_judged_by_its_new_process(daemon):
+    first = "client.hello('x', session_id='s'); client.send({'op': 'bye'}); client.settle(); ready()"
+    with RawClient(daemon.socket) as keeper, Agent(daemon.socket, first) as one:
+        keeper.hello("keeper", session_id="s")
+        one.wait_ready()
+        take = "print(client.hello('x', session_id='s').get('code'), flush=True); ready()"
+        with Agent(daemon.socket, take) as two:
+            assert two.process.stdout.readline() == "not_allowed\n"
+            two.kill()
+        one.kill()
+        with Agent(daemon.socket, take) as three:
+            assert three.process.stdout.readline() == "None\n"
+            three.wait_ready()
+            three.kill()
+        exits = until(
+            lambda: [r["payload"]["cause"] for r in daemon.trace() if r["type"] == "source.exit"][1:],
+            "the death",
+        )
+        assert exits == ["process exited: killed by SIGKILL"]
+
+
+def test_a_terminal_that_is_closed_does_not_end_the_recording(daemon):
+    daemon.process.send_signal(signal.SIGHUP)
+    with RawClient(daemon.socket) as client:
+        client.settle()
+    assert daemon.stop() == 0
+
+
+def test_the_service_manager_is_told(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        with Daemon(tmp_path, env={"NOTIFY_SOCKET": str(tmp_path / "notify")}) as daemon:
+            assert manager.recv(100) == b"READY=1"
+            daemon.stop()
+            assert manager.recv(100) == b"STOPPING=1"

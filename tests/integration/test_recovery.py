@@ -259,3 +259,72 @@ def test_damaged_spool_lines_cost_only_themselves(daemon):
     assert numbers == [1, 3]
     assert not list(folder.iterdir())
     healthy(daemon)
+
+
+def test_a_spool_file_without_a_place_is_kept(daemon):
+    spool(daemon, "bad", {"op": "hello", "source": "bad", "tags": "no array"}, log(1))
+    kept = daemon.root / ".agentrund" / "quarantine"
+    until(lambda: kept.exists() and list(kept.iterdir()), "the quarantine")
+    [file] = kept.iterdir()
+    assert file.read_text().count("\n") == 2
+    assert not list((daemon.base / "spool").iterdir())
+
+
+def test_a_spool_file_of_a_source_in_use_waits(daemon):
+    with RawClient(daemon.socket) as client:
+        client.hello("used", session_id="s")
+        spool(daemon, "used", {"op": "hello", "source": "used"}, log(1))
+        spool(daemon, "zzz", {"op": "hello", "source": "zzz", "session_id": "z"}, log(1))
+        until(lambda: [r for r in daemon.rows() if r["session_id"] == "z"], "the other orphan")
+        assert (daemon.base / "spool" / "used.jsonl").exists()
+
+
+# -- things in the way ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hurt", ["damaged", "hard link", "symlink", "no index"])
+def test_one_bad_run_does_not_keep_the_collector_from_starting(daemon, hurt):
+    bad, good = one_run(daemon, "bad", "a"), one_run(daemon, "good", "b")
+    daemon.kill()
+    trace = daemon.run_dir(bad) / "trace.jsonl"
+    if hurt == "hard link":
+        os.link(trace, daemon.base / "copy")
+    elif hurt == "symlink":
+        os.symlink(trace, daemon.root / "runs" / "20200101_000000_0000")
+    else:
+        trace.write_bytes(b"garbage\n" + trace.read_bytes())
+    if hurt == "no index":
+        (daemon.root / "index.jsonl").unlink()
+    daemon.start()
+    assert good in {row["run_id"] for row in daemon.rows()}
+    one_run(daemon, "next", "c")
+
+
+def test_a_gitignore_in_any_encoding_is_added_to(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_bytes(b"\xe9t\xe9/\n")
+    with Daemon(tmp_path, root=tmp_path / ".runs"):
+        pass
+    assert (tmp_path / ".gitignore").read_bytes() == b"\xe9t\xe9/\n\n# agentrund\n.runs/\n"
+
+
+def test_latest_stays_with_the_newest_run_through_a_restart(daemon):
+    with Agent(
+        daemon.socket,
+        "client.hello('old', session_id='old'); client.send({'n': 1, 'type': 'log'}); client.acked(1); ready()",
+    ) as agent:
+        agent.wait_ready()
+        newest = one_run(daemon)
+        daemon.kill()
+        daemon.start()
+        assert os.readlink(daemon.root / "latest") == f"runs/{newest}"
+
+
+def test_a_source_that_comes_back_after_more_than_an_hour_resumes(daemon):
+    run_id = one_run(daemon, "s", "same")
+    daemon.kill()
+    past = (daemon.run_dir(run_id) / "trace.jsonl").stat().st_mtime - 4000
+    os.utime(daemon.run_dir(run_id) / "trace.jsonl", (past, past))
+    daemon.start()
+    with RawClient(daemon.socket) as client:
+        assert client.hello("same", session_id="s")["attempt"] == 2

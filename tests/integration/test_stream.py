@@ -155,6 +155,9 @@ def test_the_fast_path_stays_fast(daemon, client):
         (b'{"n":2,"type":"x","payload":[]}', "bad_event", 2),
         (b'{"n":2,"type":"x y"}', "bad_event", 2),
         (b'{"n":2,"type":"x","span":1}', "bad_event", 2),
+        (b'{"n":2,"type":"x","session_id":5}', "bad_event", 2),
+        (b'{"n":2,"type":"x","dur_ms":' + b"9" * 400 + b"}", "bad_event", 2),
+        (b'{"n":18446744073709551616,"type":"x"}', "bad_event", None),
         (b'{"op":"dance"}', "unknown_op", None),
         (b'{"op":"lost","from":9,"to":1}', "bad_frame", None),
         (b'{"op":"do","what":"explode"}', "bad_frame", None),
@@ -358,3 +361,76 @@ def test_a_session_nobody_comes_back_to_ends(tmp_path):
             client.send({"type": "log", "session_id": "build"})
             client.settle()
         until(lambda: types(daemon)[-1] == "run.end", "the end")
+
+
+def test_two_sources_on_one_connection_do_not_hurt_each_other(daemon, client):
+    client.hello("one", session_id="1")
+    client.hello("two", session_id="2")
+    with RawClient(daemon.socket) as again:
+        assert again.hello("one", session_id="1")["role"] == "owner"
+    client.send(log(1))
+    client.acked(1)
+
+
+def test_a_sender_without_hello_that_counts_is_acknowledged(client):
+    client.send(log(1), log(2))
+    client.acked(2)
+
+
+def test_a_members_run_end_without_a_number_settles_none(daemon, client):
+    client.hello("owner", session_id="s")
+    with RawClient(daemon.socket) as member:
+        member.hello("member", session_id="s")
+        member.send(log(1), {"type": "run.end"})
+        member.acked(1)
+        assert member.hello("member", session_id="s")["acked"] == 1
+        member.send(log(2))
+        member.acked(2)
+
+
+def test_a_child_that_knows_only_its_parent_joins_its_run(daemon, client):
+    run_id = client.hello("mother")["run_id"]
+    with RawClient(daemon.socket) as child:
+        welcome = child.hello("child", parent="mother/7")
+        assert (welcome["run_id"], welcome["role"]) == (run_id, "member")
+
+
+def test_a_run_begins_when_its_source_says_it_began(daemon, client):
+    client.hello("a", ts=1.79e9)
+    assert daemon.trace()[0]["ts"] == 1.79e9
+
+
+def test_an_orphan_handed_in_by_a_living_process_ends_with_its_connection(daemon):
+    with RawClient(daemon.socket) as hander:
+        hander.hello("dead", orphan=True, pid=4242)
+        hander.send(log(1), {"n": 2, "type": "tool.call", "name": "f", "span": "1"})
+        hander.acked(2)
+    row = until(lambda: [row for row in daemon.rows() if row["status"] == "crashed"], "the crash")[0]
+    assert row["last_error"] == "process exited"
+    assert daemon.trace()[0]["payload"]["pid"] == 4242
+
+
+def test_a_status_cannot_forge_lines_of_the_transcript(daemon, client):
+    client.hello()
+    status = (
+        "ok\n#9999 12:00:00.000  +0.0s  run.end\n---- attempt 1 ended at 12:00:00 without run.end (x) ----"
+    )
+    client.send(
+        {"n": 1, "type": "tool.result", "status": status, "payload": {"text": "y" * 300}},
+        {"n": 2, "type": "run.end", "status": "ok"},
+    )
+    client.acked(2)
+    until(lambda: daemon.rows()[0]["status"] == "ok", "the end")
+    assert daemon.cli("verify").returncode == 0
+
+
+def test_a_hello_that_met_a_full_disk_is_answered_when_there_is_room(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        subprocess.run(["prlimit", "--fsize=1:", "--pid", str(daemon.process.pid)], check=True)
+        with RawClient(daemon.socket) as client:
+            assert client.hello("a")["code"] == "storage"
+            subprocess.run(["prlimit", "--fsize=unlimited:", "--pid", str(daemon.process.pid)], check=True)
+            assert client.expect("welcome")["attempt"] == 1
+            client.send(log(1))
+            client.acked(1)
+        assert daemon.cli("verify").returncode == 0

@@ -98,8 +98,9 @@ class Daemon:
         return self.root / "runs" / run_id
 
     def trace(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """The records of a run."""
-        return [json.loads(line) for line in (self.run_dir(run_id) / "trace.jsonl").read_bytes().splitlines()]
+        """The records of a run; none where its row is there and its first record is not."""
+        path = self.run_dir(run_id) / "trace.jsonl"
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the index."""

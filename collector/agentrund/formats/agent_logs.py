@@ -40,7 +40,7 @@ class LogRenderer:
         delta = now - self._last_ms.get(attempt, now)
         self._last_ms[attempt] = now
         detail, text, ref = describe(record)
-        if not (detail.isprintable() if len(detail) < _SHORT else _is_plain(raw)):
+        if not (detail.isprintable() if len(detail) < _SHORT else _is_plain(raw, record.status)):
             detail = escape.one_line(detail)
         anchor = figures.anchor(record.seq)
         name = record.name
@@ -72,8 +72,10 @@ def _frame(anchor: str, text: str, ref: str | None) -> bytes:
     return b"".join((head, escape.encoded_block(text, data), _FOOT, anchor.encode(), tail))
 
 
-def _is_plain(raw: bytes | None) -> bool:
-    """Whether a payload surely holds no control character: JSON must escape C0, and the rest is not ASCII."""
+def _is_plain(raw: bytes | None, status: str | None) -> bool:
+    """Whether payload and status hold no control character: JSON must escape C0, the rest is not ASCII."""
+    if status is not None and not status.isprintable():
+        return False
     return raw is not None and b"\\" not in raw and raw.isascii() and b"\x7f" not in raw
 
 

@@ -229,7 +229,7 @@ class _Rule:
 _IDENTITY: Final = (*kinds.IDENTITY_KEYS, "open", *_BEHIND)
 _WHOSE: Final = (*_IDENTITY, "session_id", "framework", "framework_version", "model")
 _ERROR: Final = _Rule(_failure, "error_type", "error")
-_SOURCE: Final = _Rule(_nothing, *_IDENTITY)
+_SOURCE: Final = _Rule(_nothing, *_IDENTITY, "n")
 _OTHER: Final = _Rule(_nothing)
 
 _RULES: Final = {

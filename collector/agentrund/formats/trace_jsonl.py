@@ -43,7 +43,7 @@ def encode(record: Record) -> bytes:
     )
     if record.src is None:
         return line + b"}\n"
-    return line + b',"src":' + orjson.dumps(record.src) + b"}\n"
+    return line + b',"src":' + dump_payload(record.src) + b"}\n"
 
 
 def dump_payload(payload: Json) -> bytes:

@@ -24,6 +24,18 @@ def run_id_at(now: float, counter: int) -> str:
     return f"{stamp}_{counter:04x}"
 
 
+def created_at(run_id: str) -> tuple[int, int]:
+    """The second (epoch) and the number within it that a run id stands for; (0, 0) where it is none."""
+    if not is_run_id(run_id):
+        return 0, 0
+    stamp, number = run_id[:15], run_id[16:]
+    try:
+        second = datetime.strptime(stamp, "%Y%m%d_%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return 0, 0
+    return int(second.timestamp()), int(number, 16)
+
+
 def link_name(session_id: str) -> str:
     """The file name of a session's link.
 

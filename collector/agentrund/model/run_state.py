@@ -234,9 +234,10 @@ class RunState:
         clean = record.status == OK
         if source is not None:
             source.left, source.clean = cause, clean
-            if cause == "run.end":
-                # A member's run.end is stored as this record, which carries no n: it is the next one.
-                source.high_water += 1
+            # A member's run.end is stored as this record; its number is in the payload.
+            n = payload.get("n")
+            if isinstance(n, int) and n > source.high_water:
+                source.high_water = n
         if not clean:
             steps = payload.get("open")
             attempt.deaths.append(

@@ -59,7 +59,8 @@ class RunMachine:
         state, act = self.state, act_for(self.state, Input.ARRIVAL)
         known = state.sources.get(who.source)
         attempt = state.attempt
-        if known is not None and attempt is not None and known.attempt == attempt.n and known.left is None:
+        here = known is not None and attempt is not None and known.attempt == attempt.n
+        if here and known is not None and known.left is None and state.is_open:
             return []
         ts = who.ts if who.ts is not None else now
         payload: Json = {}
@@ -132,11 +133,13 @@ class RunMachine:
         *,
         extra_open: Iterable[Json] = (),
         linger: bool = False,
+        n: int | None = None,
     ) -> list[Step]:
         """A source ends. ``bye`` and ``run.end`` are clean causes, any other is a death.
 
         ``extra_open`` are open steps that have no opening record. With ``linger`` a clean last end
-        leaves the attempt open, for ``finish`` to end when nobody came in time.
+        leaves the attempt open, for ``finish`` to end when nobody came in time. ``n`` is the number of
+        the member's ``run.end`` that this is.
         """
         state = self.state
         source = state.sources[source_id]
@@ -156,6 +159,8 @@ class RunMachine:
                 *(self._requested_entry(step) for step in extra_open),
             ],
         }
+        if n is not None:
+            payload["n"] = n
         if others and not clean:
             payload["error_type"] = "SourceExited"
             payload["error"] = cause
@@ -182,7 +187,7 @@ class RunMachine:
             # It had been given up before its own end came in (from a spool): kept, deciding nothing.
             return [self._append_event(source, event, {**src, "late": True}, now)]
         if attempt.owner != source.id:
-            return self.leave(source.id, "run.end", now)
+            return self.leave(source.id, "run.end", now, n=event.n)
         return [self._end(event.status, event.payload, src, _sane(event.ts, now))]
 
     def _end(self, status: str | None, extra: Json, src: Json | None, ts: float) -> Step:

@@ -14,7 +14,7 @@ from agentrund.formats import layout, navigate
 from agentrund.model.errors import Damaged
 from agentrund.model.source import DOOR_SOCKET
 from agentrund.receivers.unix_socket import UnixSocketDoor
-from agentrund.service import discovery, maintenance
+from agentrund.service import discovery, maintenance, notify
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
@@ -36,7 +36,7 @@ TICKS_PER_SYNC: Final = 3
 """A sync every 0.75 s: with its own duration nothing stays unsynced for more than about a second."""
 SPOOL_S: Final = 1.0
 CLOCK_GAP_S: Final = 5.0
-"""A tick this late means that we slept, not that everybody else died."""
+"""A tick this late means that we slept, not that everybody else died. Half a heartbeat where that is less."""
 
 
 class Collector:
@@ -56,6 +56,7 @@ class Collector:
         self.stream.do = Requests(self.runs).take
         self.otlp = OtlpDoor(settings, self.runs, self.watch)
         self.spool = SpoolIntake(spool_folder(), self.stream)
+        self.stream.spool = self.spool
         self.door: UnixSocketDoor
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -83,6 +84,7 @@ class Collector:
             )
         )
         self._greet()
+        notify.ready()
 
     def _greet(self) -> None:
         lines = [
@@ -106,7 +108,7 @@ class Collector:
         while True:
             await asyncio.sleep(TICK_S)
             now = self.clock.monotonic()
-            if now - last > CLOCK_GAP_S:
+            if now - last > min(CLOCK_GAP_S, self.settings.heartbeat_timeout / 2):
                 log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", now - last)
                 self.stream.grant_interval()
                 self.otlp.service.grant_interval()
@@ -116,7 +118,7 @@ class Collector:
             with _survived("the OTLP beat"):
                 self.otlp.service.tick()
             if ticks % TICKS_PER_SYNC == 0:
-                self.syncing.sync([actor.files for actor in self.runs.actors()])
+                self.syncing.sync(self.runs.take_unsynced())
                 await self.otlp.service.sync()
 
     async def _watch_spool(self) -> None:
@@ -125,8 +127,12 @@ class Collector:
             with _survived("the spool"):
                 await self.spool.take_all()
 
-    async def stop(self) -> None:
-        """Take and acknowledge what has been sent, derive what has ended; open runs stay open."""
+    async def stop(self) -> bool:
+        """Take and acknowledge what has been sent, derive what has ended; open runs stay open.
+
+        False where a derivation was left to the next start.
+        """
+        notify.stopping()
         discovery.remove(self.listener.path)
         for task in self._tasks:
             task.cancel()
@@ -136,8 +142,10 @@ class Collector:
             self.door.close()
             await self.otlp.stop()
         self.watch.close()
-        await self.runs.close()
+        finished = await self.runs.close()
+        self.syncing.sync(self.runs.take_unsynced())
         await self.syncing.close()
+        return finished
 
 
 @contextlib.contextmanager

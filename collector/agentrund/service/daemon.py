@@ -39,11 +39,14 @@ def serve(settings: Settings) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     # Deriving a run's files must not keep the loop waiting for the interpreter for 5 ms at a time.
     sys.setswitchinterval(SWITCH_S)
-    uvloop.run(_serve(settings))
+    if not uvloop.run(_serve(settings)):
+        # A derivation too long to wait for: the next start makes it again, this end is within its time.
+        os._exit(0)
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings) -> bool:
+    """Run until a signal; False where work was left to the next start."""
     path = places.listen_socket(settings.socket, os.environ)
     root = Root.open(settings.root, {"pid": os.getpid(), "socket": str(path)})
     try:
@@ -55,11 +58,12 @@ async def _serve(settings: Settings) -> None:
                 await collector.start()
                 await stop.wait()
             finally:
-                await collector.stop()
+                finished = await collector.stop()
         finally:
             listener.close()
     finally:
         root.close()
+    return finished
 
 
 def _stop_on_signal() -> asyncio.Event:
@@ -75,4 +79,6 @@ def _stop_on_signal() -> asyncio.Event:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received)
+    # No setting can be changed while it runs yet; a terminal that is closed must not end the recording.
+    loop.add_signal_handler(signal.SIGHUP, lambda: log.info("SIGHUP: nothing to reload"))
     return stop

@@ -18,6 +18,8 @@ log: Final = logging.getLogger(__name__)
 LATE_DELAY_S: Final = 0.5
 """Late events tend to come in bunches: the files are made again once for all of them."""
 
+STOP_S: Final = 3.0
+"""A stop may take five seconds in all."""
 RETRY_S: Final = 1.0
 """Between two tries while the disk refuses."""
 
@@ -42,6 +44,11 @@ class Finalising:
         """Whether a run's files are being made."""
         return run_id in self._running
 
+    async def settled(self, run_id: str) -> None:
+        """Wait until nothing is being made for a run."""
+        while (task := self._running.get(run_id)) is not None:
+            await asyncio.wait([task])
+
     def submit(self, run_id: str, files: RunFiles) -> None:
         """Derive the files of a run soon."""
         if run_id in self._running:
@@ -56,7 +63,7 @@ class Finalising:
             await asyncio.sleep(LATE_DELAY_S)
             row = await self._until_done(run_id, again)
         del self._running[run_id]
-        if run_id in self._again:
+        if run_id in self._again and not self._closing:
             self.submit(run_id, self._again.pop(run_id))
         elif row is not None:
             self._done(run_id, row)
@@ -73,13 +80,21 @@ class Finalising:
                 return None
             except (OSError, Unavailable) as error:
                 log.warning("run %s: derived files have to wait: %s", run_id, error)
+            except Exception:
+                log.exception("run %s has no derived files: a bug of ours", run_id)
+                return None
             if self._closing:
                 return None
             await asyncio.sleep(RETRY_S)
 
-    async def close(self) -> None:
-        """Finish what is under way; what the disk refuses now is made at the next start."""
+    async def close(self) -> bool:
+        """Finish what is under way, if it takes no longer than a stop may; whether it was finished.
+
+        What is left behind has a row that says ``running``, and is made at the next start.
+        """
         self._closing = True
-        while self._running:
-            await asyncio.wait(list(self._running.values()))
-        self._pool.shutdown()
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=STOP_S)
+        finished = not self._running
+        self._pool.shutdown(wait=finished, cancel_futures=True)
+        return finished

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from agentrund.finalise.finaliser import finalise
 from agentrund.formats import layout, meta
 from agentrund.formats.agent_logs import LogRenderer
 from agentrund.formats.derive import derive
 from agentrund.formats.index import Row, running_row
+from agentrund.model.errors import Damaged, Unavailable
+from agentrund.model.event import Record
 from agentrund.model.run_state import RunState
+from agentrund.service.run_actor import rendered
 from agentrund.store import index_file
+from agentrund.store.append_file import Quarantine
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
 from agentrund.store.run_files import RunFiles
+
+log: Final = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Told how many of how many runs are done."""
@@ -29,27 +38,22 @@ def rebuild(root: Path, run_id: str) -> None:
     store = Root.open(root, {"pid": os.getpid()})
     try:
         index = IndexFile(store.folder)
-        index.put(rebuild_run(store.run(run_id), lambda name, data: store.quarantine(run_id, name, data)))
+        index.put(rebuild_run(store.apart(run_id), partial(store.quarantine, run_id)))
         index.close()
     finally:
         store.close()
 
 
-def rebuild_run(files: RunFiles, quarantine: Callable[[str, bytes], None]) -> Row:
+def rebuild_run(files: RunFiles, quarantine: Quarantine) -> Row:
     """Make a run's files again; returns the row for the index. A run that is open keeps saying so."""
     files.repair(quarantine)
     state = RunState(files.run_id)
-    files.settle_logs(_render(files, state))
+    for _ in files.settle_logs(rendered(files, state, LogRenderer())):
+        pass
     if state.is_open:
         files.write(layout.META, meta.encode(state))
         return running_row(state)
     return finalise(files)
-
-
-def _render(files: RunFiles, state: RunState) -> Iterator[bytes]:
-    renderer = LogRenderer()
-    for record in files.records():
-        yield renderer.render(record, state.apply(record), state)
 
 
 def reindex(root: Path, progress: Progress | None = None) -> None:
@@ -62,17 +66,31 @@ def reindex(root: Path, progress: Progress | None = None) -> None:
 
 
 def rebuild_index(store: Root, progress: Progress | None = None) -> None:
-    """Write the index of an open root from every run's trace; runs without a record get no row."""
-    run_ids = store.run_ids()
+    """Write the index of an open root anew and put it in the old one's place."""
+    index_file.rebuild(store.folder, lambda: rows(store, progress))
 
-    def rows() -> Iterator[Row]:
-        for done, run_id in enumerate(run_ids, start=1):
-            files = store.run(run_id)
+
+def rows(store: Root, progress: Progress | None = None) -> Iterator[Row]:
+    """The row of every run, made from its trace. A damaged run has the row of what can be read of it."""
+    run_ids = store.run_ids()
+    for done, run_id in enumerate(run_ids, start=1):
+        try:
+            files = store.apart(run_id)
             whole = files.trace.whole_lines()
             if whole:
-                yield derive(files.records(whole)).row
+                row = derive(_readable(files.records(whole))).row
+                if row["run_id"]:
+                    yield row
             files.close()
-            if progress is not None:
-                progress(done, len(run_ids))
+        except (OSError, Unavailable) as error:
+            log.warning("run %s has no row: %s", run_id, error)
+        if progress is not None:
+            progress(done, len(run_ids))
 
-    index_file.rebuild(store.folder, rows)
+
+def _readable(records: Iterator[Record]) -> Iterator[Record]:
+    """Records up to the first damage, which is said."""
+    try:
+        yield from records
+    except Damaged as error:
+        log.warning("%s (see `agentrund verify`)", error)

@@ -107,6 +107,12 @@ def start_time(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
+def is_running(pid: int, start: int | None) -> bool:
+    """Whether that very process still runs; one that only waits to be reaped does not."""
+    fields = _stat(pid)
+    return fields is not None and int(fields[19]) == start and fields[0] not in (b"Z", b"X")
+
+
 def process_uid(pid: int) -> int | None:
     """Whose process it is."""
     try:

@@ -1,12 +1,17 @@
-"""``do`` frames: writing commands that ask the collector holding the root to work for them."""
+"""``do`` frames: writing commands that ask the collector holding the root to work for them.
+
+Long work runs in a thread or in slices: events, deaths and answers go on meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from functools import partial
 from typing import Final
 
-from agentrund.model.errors import AgentrundError, Rejected
+from agentrund.model.errors import AgentrundError, Damaged, Rejected
 from agentrund.model.event import Json
 from agentrund.service import maintenance
 from agentrund.service.runs import Runs
@@ -16,7 +21,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Requests:
-    """Does ``rebuild`` and ``reindex``, one at a time, between the events of the runs."""
+    """Does ``rebuild`` and ``reindex``."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -25,44 +30,63 @@ class Requests:
     def take(self, session: Session, frame: Json) -> None:
         """Start what a ``do`` frame asks for. Raises Rejected where it cannot be done."""
         what, args = frame.get("what"), frame.get("args") or {}
-        if what == "rebuild" and isinstance(args, dict) and isinstance(args.get("run"), str):
-            run_ids = [args["run"]]
-            if not self._runs.root.has_run(args["run"]):
-                raise Rejected("unknown_run", f"no run {args['run'][:64]!r} in this root")
+        run_id = args.get("run") if isinstance(args, dict) else None
+        work: Coroutine[None, None, None]
+        if what == "rebuild" and isinstance(run_id, str):
+            if not self._runs.root.has_run(run_id):
+                raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
+            work = self._rebuild(run_id)
         elif what == "reindex":
-            run_ids = self._runs.root.run_ids()
+            work = self._reindex(partial(self._progress, session, what))
         else:
             raise Rejected("bad_frame", "do takes what: rebuild with args.run, or reindex")
-        task = asyncio.get_running_loop().create_task(self._work(session, what, run_ids))
+        task = asyncio.get_running_loop().create_task(self._answered(session, what, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, session: Session, what: str, run_ids: list[str]) -> None:
+    @staticmethod
+    def _progress(session: Session, what: str, done: int, total: int) -> None:
+        session.reply({"op": "progress", "what": what, "done": done, "total": total})
+
+    @staticmethod
+    async def _answered(session: Session, what: str, work: Coroutine[None, None, None]) -> None:
         try:
-            for done, run_id in enumerate(run_ids, start=1):
-                self._rebuild(run_id)
-                session.reply({"op": "progress", "what": what, "done": done, "total": len(run_ids)})
-                await asyncio.sleep(0)
+            await work
+        except Damaged as error:
+            session.reply({"op": "error", "code": "storage", "kind": "damaged", "message": str(error)})
         except (AgentrundError, OSError) as error:
             session.reply({"op": "error", "code": "storage", "message": f"{what}: {error}"})
-            return
         except Exception:
             log.exception("%s was not done: a bug of ours", what)
             session.reply(
                 {"op": "error", "code": "storage", "message": f"{what}: internal error, see the log"}
             )
-            return
-        session.reply({"op": "done", "what": what})
+        else:
+            session.reply({"op": "done", "what": what})
 
-    def _rebuild(self, run_id: str) -> None:
-        """Make a run's files and row again. A run at hand is finalised by its own actor's path."""
-        actor = self._runs.resident(run_id)
+    async def _rebuild(self, run_id: str) -> None:
+        runs = self._runs
+        actor = runs.resident(run_id)
         if actor is not None:
-            actor.render_logs()
-        files = self._runs.root.run(run_id) if actor is None else actor.files
-        row = maintenance.rebuild_run(
-            files, lambda name, data: self._runs.root.quarantine(run_id, name, data)
-        )
-        self._runs.index.put(row)
-        if actor is None:
-            files.close()
+            await actor.settle_logs()
+            runs.derive_again(actor)
+            await runs.finalising.settled(run_id)
+            return
+        with runs.set_apart(run_id):
+            work = partial(
+                maintenance.rebuild_run, runs.root.apart(run_id), partial(runs.root.quarantine, run_id)
+            )
+            row = await asyncio.get_running_loop().run_in_executor(None, work)
+        runs.index.put(row)
+
+    async def _reindex(self, progress: maintenance.Progress) -> None:
+        loop, index = asyncio.get_running_loop(), self._runs.index
+        index.hold()
+        try:
+
+            def tell(done: int, total: int) -> None:
+                loop.call_soon_threadsafe(progress, done, total)
+
+            await loop.run_in_executor(None, maintenance.rebuild_index, self._runs.root, tell)
+        finally:
+            index.swap()

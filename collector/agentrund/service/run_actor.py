@@ -15,7 +15,7 @@ from agentrund.formats import trace_jsonl
 from agentrund.formats.agent_logs import LogRenderer
 from agentrund.formats.spill import spill
 from agentrund.model.errors import Unavailable
-from agentrund.model.event import Event, Json
+from agentrund.model.event import Event, Json, Record
 from agentrund.model.run_state import Change, RunState
 from agentrund.model.source import Arrival
 from agentrund.sequencer.run import RunMachine, Step
@@ -30,6 +30,22 @@ LOG_DELAY_S: Final = 0.02
 LOG_BATCH: Final = 2000
 """Records rendered at once at most, so that nobody else waits longer than about 10 ms."""
 _SETTLE_BYTES: Final = 1 << 16
+
+
+def rendered(
+    files: RunFiles, state: RunState, renderer: LogRenderer, limit: int | None = None
+) -> Iterator[bytes]:
+    """The transcript of the first ``limit`` bytes of a trace, in pieces; folds the records into ``state``."""
+    batch: list[bytes] = []
+    size = 0
+    for record in files.records(limit):
+        piece = renderer.render(record, state.apply(record), state)
+        batch.append(piece)
+        size += len(piece)
+        if size >= _SETTLE_BYTES:
+            yield b"".join(batch)
+            batch, size = [], 0
+    yield b"".join(batch)
 
 
 class RunObserver(Protocol):
@@ -54,6 +70,7 @@ class RunActor:
         self._unrendered: list[Step] = []
         self._changes: list[str] = []
         self._logs_due: asyncio.TimerHandle | None = None
+        self._settling = False
 
     @property
     def run_id(self) -> str:
@@ -75,19 +92,20 @@ class RunActor:
         torn = self.files.repair(quarantine)
         if torn:
             log.warning("run %s: %d bytes of a torn line moved to quarantine", self.run_id, torn)
-        self.files.settle_logs(self._replay())
+        for _ in self.files.settle_logs(rendered(self.files, self.state, self._renderer)):
+            pass
 
-    def _replay(self) -> Iterator[bytes]:
-        batch: list[bytes] = []
-        size = 0
-        for record in self.files.records():
-            piece = self._renderer.render(record, self.state.apply(record), self.state)
-            batch.append(piece)
-            size += len(piece)
-            if size >= _SETTLE_BYTES:
-                yield b"".join(batch)
-                batch, size = [], 0
-        yield b"".join(batch)
+    async def settle_logs(self) -> None:
+        """Make agent.logs again from the trace, a piece at a time; what comes meanwhile is appended after."""
+        self.render_logs()
+        self._settling = True
+        try:
+            again = rendered(self.files, RunState(self.run_id), LogRenderer(), self.files.trace.size)
+            for _ in self.files.settle_logs(again):
+                await asyncio.sleep(0)
+        finally:
+            self._settling = False
+            self.render_logs()
 
     # -- inputs -----------------------------------------------------------------------------------
 
@@ -145,10 +163,19 @@ class RunActor:
 
     def _perform(self, steps: list[Step]) -> None:
         for step in steps:
-            self.files.trace.add(trace_jsonl.encode(step.record))
+            self.files.trace.add(self._line(step.record))
             self._unrendered.append(step)
             if step.change is not None:
                 self._changes.append(step.change)
+
+    def _line(self, record: Record) -> bytes:
+        try:
+            return trace_jsonl.encode(record)
+        except Exception:
+            # It has its number already: a hole in the numbers would be worse than a record without content.
+            log.exception("run %s: #%d cannot be encoded: a bug of ours", self.run_id, record.seq)
+            record.payload, record.raw, record.src = {"lost_payload": "it could not be encoded"}, None, None
+            return trace_jsonl.encode(record)
 
     def commit(self) -> None:
         """Write what is queued; what is acknowledged after this survives us. Raises Unavailable."""
@@ -168,7 +195,7 @@ class RunActor:
     def _render_due(self) -> None:
         self._logs_due = None
         self._render(LOG_BATCH)
-        if self._unrendered:
+        if self._unrendered and not self._settling:
             self._logs_due = asyncio.get_running_loop().call_later(0, self._render_due)
 
     def render_logs(self) -> None:
@@ -176,6 +203,8 @@ class RunActor:
         self._render(len(self._unrendered))
 
     def _render(self, count: int) -> None:
+        if self._settling:
+            return
         steps, self._unrendered = self._unrendered[:count], self._unrendered[count:]
         render, state = self._renderer.render, self.state
         logs = self.files.logs

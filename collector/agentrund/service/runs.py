@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from agentrund.formats import index as index_rows
 from agentrund.formats import layout, meta
 from agentrund.model.errors import Damaged, Rejected, Unavailable
-from agentrund.model.ids import is_run_id, run_id_at
+from agentrund.model.ids import created_at, is_run_id, run_id_at
 from agentrund.model.run_state import Change, RunState
 from agentrund.model.source import Arrival
 from agentrund.service.chores import Chores
@@ -24,6 +25,7 @@ from agentrund.service.known_sources import REMEMBER_S, KnownSources
 from agentrund.service.run_actor import RunActor
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
+from agentrund.store.run_files import RunFiles
 
 log: Final = logging.getLogger(__name__)
 
@@ -57,10 +59,16 @@ class Runs:
         self._actors: dict[str, RunActor] = {}
         self._sessions: dict[str, str] = {}
         self._blocked: set[RunActor] = set()
+        self._apart: set[str] = set()
+        self._unsynced: dict[str, RunFiles] = {}
         self._last_second = 0
         self._last_number = 0
         self._warned_at: float | None = None
         self.last_error: str | None = None
+        newest = root.run_ids()[-1:]
+        if newest:
+            # Also after a restart within the same second ids sort in the order of creation.
+            self._last_second, self._last_number = created_at(newest[0])
 
     # -- looking up -------------------------------------------------------------------------------
 
@@ -85,12 +93,26 @@ class Runs:
             self._actors[run_id] = actor
         return actor
 
+    @contextmanager
+    def set_apart(self, run_id: str) -> Iterator[None]:
+        """While a run's files are made again elsewhere, whoever wants to write to it waits."""
+        self._apart.add(run_id)
+        try:
+            yield
+        finally:
+            self._apart.discard(run_id)
+
     def resident(self, run_id: str) -> RunActor | None:
         """The actor of a run that is at hand."""
         return self._actors.get(run_id)
 
-    def target(self, source: str, run_id: str | None, session_id: str | None) -> str | None:
-        """The existing run an arrival belongs to, None for a new one. Raises Rejected (``unknown_run``)."""
+    def target(
+        self, source: str, run_id: str | None, session_id: str | None, parent: str | None = None
+    ) -> str | None:
+        """The existing run an arrival belongs to, None for a new one. Raises Rejected (``unknown_run``).
+
+        ``parent`` is the source of the process that started it: a child that did not learn its run's id.
+        """
         known = self.known.run_of(source)
         if known is not None and (known in self._actors or self.root.has_run(known)):
             return known
@@ -98,6 +120,9 @@ class Runs:
             if not self.root.has_run(run_id):
                 raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
             return run_id
+        theirs = None if parent is None else self._actors.get(self.known.run_of(parent) or "")
+        if theirs is not None and theirs.state.is_open:
+            return theirs.run_id
         return None if session_id is None else self.session_target(session_id)
 
     def session_target(self, session_id: str) -> str | None:
@@ -113,10 +138,10 @@ class Runs:
         """
         actor = self._new_run(who) if target is None else self.actor(target)
         state = actor.state
-        known = state.sources.get(who.source)
-        current = state.attempt
-        if known is not None and (current is None or known.attempt != current.n or not state.is_open):
-            return actor  # of an attempt that has ended: whatever it says is late
+        known, current = state.sources.get(who.source), state.attempt
+        over = known is not None and (current is None or known.attempt != current.n or not state.is_open)
+        if over and self.known.run_of(who.source) == actor.run_id:
+            return actor  # its attempt has ended within the hour: whatever it says is late
         actor.arrive(who)
         self.known.add(who.source, actor.run_id)
         self.commit(actor)
@@ -179,6 +204,13 @@ class Runs:
             self._warn(error)
             raise
         self._blocked.discard(actor)
+        if actor.files.unsynced:
+            self._unsynced[actor.run_id] = actor.files
+
+    def take_unsynced(self) -> list[RunFiles]:
+        """Runs with lines that are not on stable storage yet, ended and forgotten ones too."""
+        found, self._unsynced = list(self._unsynced.values()), {}
+        return found
 
     def commit_quietly(self, actor: RunActor) -> None:
         """As ``commit``, for what nobody waits for: a failure is left to ``retry``."""
@@ -219,6 +251,20 @@ class Runs:
         if not state.is_open:
             self.finalising.submit(run_id, actor.files)
 
+    def derive_again(self, actor: RunActor) -> None:
+        """Make the derived files and the row of a run at hand once more."""
+        if actor.state.is_open:
+            self._restore_row(actor)
+        else:
+            self.finalising.submit(actor.run_id, actor.files)
+
+    def _restore_row(self, actor: RunActor) -> None:
+        """Row, metadata and session link of a run that goes on; ``latest`` may be another's by now."""
+        self.index.put(index_rows.running_row(actor.state))
+        actor.files.write(layout.META, meta.encode(actor.state))
+        if actor.state.session_id is not None:
+            self.root.point_session(actor.run_id, actor.state.session_id)
+
     def _announce(self, actor: RunActor) -> None:
         """Row, links and metadata of an attempt that has just begun."""
         state = actor.state
@@ -256,6 +302,8 @@ class Runs:
     # -- coming back ------------------------------------------------------------------------------
 
     def _load(self, run_id: str) -> RunActor:
+        if run_id in self._apart:
+            raise Unavailable(f"run {run_id} is being rebuilt", hint="it takes a moment")
         try:
             files = self.root.run(run_id)
         except OSError as error:
@@ -278,7 +326,7 @@ class Runs:
                 continue
             try:
                 actor = self.actor(run_id)
-            except Unavailable as error:
+            except (Unavailable, OSError) as error:
                 log.error("run %s stays as it is: %s", run_id, error)  # noqa: TRY400
                 continue
             state = actor.state
@@ -295,7 +343,7 @@ class Runs:
                 continue
             if state.session_id is not None:
                 self._sessions[state.session_id] = run_id
-            self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
+            self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
             open_again.append(actor)
         self._remember_recent()
         return open_again
@@ -306,21 +354,26 @@ class Runs:
         for run_id in reversed(self.root.run_ids()[-_RECENT_MAX:]):
             if run_id in self._actors:
                 continue
-            files = self.root.run(run_id)
-            if files.trace.modified < since:
-                files.close()
-                continue
+            try:
+                self._remember(run_id, since)
+            except (OSError, Damaged, Unavailable) as error:
+                log.warning("run %s: its sources cannot be read: %s", run_id, error)
+
+    def _remember(self, run_id: str, since: float) -> None:
+        files = self.root.run(run_id)
+        if files.trace.modified >= since:
             sources = files.sources()
             for source in sources:
                 self.known.add(source, run_id)
             self.known.ended(run_id, sources, self.clock.monotonic())
-            files.close()
+        files.close()
 
-    async def close(self) -> None:
-        """Write and derive everything that has ended, complete every transcript."""
-        await self.finalising.close()
+    async def close(self) -> bool:
+        """Write everything, complete the transcripts; False where a derivation is left to the next start."""
+        finished = await self.finalising.close()
         for actor in list(self._actors.values()):
             self.commit_quietly(actor)
             actor.close()
         self.retry()
         self.index.close()
+        return finished

@@ -8,6 +8,7 @@ de-duplication as any reconnect, and removed once everything in it is stored.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import fcntl
 import logging
 import os
@@ -27,6 +28,8 @@ log: Final = logging.getLogger(__name__)
 
 _CHUNK: Final = 1 << 18
 _SUFFIX: Final = ".jsonl"
+QUARANTINED: Final = 64 << 20
+"""Bytes kept of a file that has no place: the most a client spools by default."""
 
 
 def spool_folder() -> Path:
@@ -43,7 +46,17 @@ class SpoolIntake:
     def __init__(self, folder: Path, service: StreamService) -> None:
         self._folder = folder
         self._service = service
-        self.taken = 0
+
+    def holds(self, source: str) -> bool:
+        """Whether a source has written something down."""
+        return (self._folder / f"{source}{_SUFFIX}").exists()
+
+    async def take_last_words(self, source: str, cause: str) -> None:
+        """Take in what a source wrote down that has just died of ``cause``."""
+        try:
+            await self._take(self._folder / f"{source}{_SUFFIX}", cause)
+        except (Unavailable, OSError) as error:
+            log.warning("spool file of %s has to wait: %s", source, error)
 
     async def take_all(self) -> None:
         """Take in every orphan that is there. What cannot be stored now stays for the next time."""
@@ -58,7 +71,7 @@ class SpoolIntake:
                 except (Unavailable, OSError) as error:
                     log.warning("spool file %s has to wait: %s", name, error)
 
-    async def _take(self, path: Path) -> None:
+    async def _take(self, path: Path, cause: str = "process exited") -> None:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             info = os.fstat(fd)
@@ -68,41 +81,64 @@ class SpoolIntake:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return  # its writer lives, and hands it in itself
-            await self._read(fd, info.st_uid)
-            os.unlink(path)  # noqa: PTH108 - a local folder of small files
-            self.taken += 1
+            await self._take_in(fd, path, info.st_uid, cause)
         finally:
             os.close(fd)
 
-    async def _read(self, fd: int, uid: int) -> None:
+    async def _take_in(self, fd: int, path: Path, uid: int, cause: str) -> None:
+        try:
+            await self._read(fd, uid, cause)
+        except Rejected as error:
+            if error.code == "not_allowed":
+                return  # somebody living uses the source: the file waits until that is over
+            log.warning("spool file %s is refused: %s; moved to quarantine", path.name, error.message)
+            self._service.runs.root.quarantine("spool", path.name, os.pread(fd, QUARANTINED, 0))
+        os.unlink(path)  # noqa: PTH108 - a local folder of small files
+
+    async def _read(self, fd: int, uid: int, cause: str) -> None:
+        """Take every line, hello first. Raises Rejected where the hello is refused."""
         session = Session(self._service, _Nobody(), Identity(uid=uid), None)
         session.began = _first_event_ts(fd, self._service.max_line_bytes)
         lines = LineSplitter(self._service.max_line_bytes)
-        offset = 0
+        offset, greeted = 0, False
         while chunk := os.pread(fd, _CHUNK, offset):
             offset += len(chunk)
             for line in lines.feed(chunk):
-                _take_line(session, line)
+                if greeted:
+                    _take_line(session, line)
+                else:
+                    _greet(session, line)
+                    greeted = True
             session.commit()
             await asyncio.sleep(0)
-        session.writer_is_dead()
+        session.writer_is_dead(cause)
+
+
+def _greet(session: Session, line: bytes | None) -> None:
+    """The first line. Raises Rejected where it is no hello, or one that has no place."""
+    hello = None if line is TOO_LONG else decode(line)
+    if not isinstance(hello, Hello):
+        raise Rejected("bad_frame", "the first line of a spool file is a hello")
+    # Whoever holds the lock is dead: what follows is an orphan's, whatever its hello says.
+    hello = dataclasses.replace(hello, orphan=True)
+    try:
+        session.frame(hello)
+    except Rejected as error:
+        if error.code != "unknown_run":
+            raise
+        # The run it belonged to is gone with its root: what it said is kept in a run of its own.
+        session.frame(dataclasses.replace(hello, run_id=None))
 
 
 def _take_line(session: Session, line: bytes | None) -> None:
-    if line is TOO_LONG:
-        session.refused(Rejected("line_too_long", "a spooled line is too long; it was skipped"))
-        return
     try:
-        frame = decode(line)
-        try:
-            session.frame(frame)
-        except Rejected as error:
-            if not isinstance(frame, Hello) or error.code != "unknown_run":
-                raise
-            # The run it belonged to is gone with its root: what it said is kept in a run of its own.
-            session.frame(Hello(frame.source, frame.pid, frame.session_id, None, frame.metadata))
+        if line is not TOO_LONG:
+            session.frame(decode(line))
+            return
+        refusal = Rejected("line_too_long", "a spooled line is too long; it was skipped")
     except Rejected as error:
-        session.refused(error)
+        refusal = error
+    session.refused(refusal)
 
 
 def _first_event_ts(fd: int, limit: int) -> float | None:

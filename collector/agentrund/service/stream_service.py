@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from agentrund.model.errors import Rejected, Unavailable
 from agentrund.model.event import Event, Json
@@ -17,8 +17,9 @@ from agentrund.receivers.decode.jsonl import Hello
 from agentrund.receivers.peer import Peer
 from agentrund.receivers.stream_sink import StreamConnection
 from agentrund.sequencer.liveness import Heartbeats
+from agentrund.sequencer.run import EARLIEST
 from agentrund.service.config import Settings
-from agentrund.service.process_watch import ProcessWatch, boot_id, start_time
+from agentrund.service.process_watch import ProcessWatch, boot_id, is_running, start_time
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.stream_session import Seat, Session
@@ -28,6 +29,16 @@ log: Final = logging.getLogger(__name__)
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
 """A sender beats this often within the timeout, so that a lost beat or two is no death."""
+
+
+class LastWords(Protocol):
+    """Where a source may have written down what it could not send."""
+
+    def holds(self, source: str) -> bool:
+        """Whether it has."""
+
+    async def take_last_words(self, source: str, cause: str) -> None:
+        """Take it in, and end the source with ``cause`` where that does not end it."""
 
 
 class StreamService:
@@ -44,7 +55,10 @@ class StreamService:
         self._heartbeats = Heartbeats(settings.heartbeat_timeout)
         self._boot_id = boot_id()
         self._sessions: dict[str, set[Session]] = {}
-        self._watching: set[str] = set()
+        self.spool: LastWords = _NoSpool()
+        self._reading: set[asyncio.Task[None]] = set()
+        self._connected: set[Session] = set()
+        self._watching: dict[str, Identity] = {}
         self._late_exits: list[tuple[str, str, str]] = []
         self._lingering: dict[str, float] = {}
         self._implicit = 0
@@ -60,20 +74,15 @@ class StreamService:
             raise Rejected("not_allowed", f"uid {peer.uid} may not write here")
         start = None if peer.pid is None else start_time(peer.pid)
         identity = Identity(peer.pid, start, None if peer.pid is None else self._boot_id, peer.uid)
-        return Session(self, connection, identity, peer.pidfd)
+        session = Session(self, connection, identity, peer.pidfd)
+        self._connected.add(session)
+        return session
 
     def disconnected(self, session: Session) -> None:
         """A connection is gone; its sources live on with their processes."""
+        self._connected.discard(session)
         for source in session.sources():
-            sessions = self._sessions.get(source)
-            if sessions is None:
-                continue
-            sessions.discard(session)
-            if not sessions:
-                del self._sessions[source]
-            run_id = self.runs.known.run_of(source)
-            if run_id is not None:
-                self.runs.release(run_id)
+            self.unseat(session, source)
         if session.pidfd is not None:
             os.close(session.pidfd)
             session.pidfd = None
@@ -83,21 +92,33 @@ class StreamService:
     def hello(self, session: Session, hello: Hello) -> tuple[Seat, RunActor]:
         """Give a source that introduces itself its seat. Raises Rejected or Unavailable."""
         identity = session.peer
-        if identity.pid is None:
-            identity = Identity(hello.pid, None, None, identity.uid, pid_from="client")
+        if identity.pid is None or hello.orphan:
+            origin = None if hello.pid is None else "client"
+            identity = Identity(hello.pid, None, None, identity.uid, pid_from=origin)
+        now = self.runs.clock.now()
+        began = session.began if hello.ts is None else hello.ts
         who = Arrival(
             hello.source,
             identity,
             session_id=hello.session_id,
             metadata=dict(hello.metadata),
-            ts=session.began,
+            ts=began if began is not None and EARLIEST <= began <= now else None,
         )
-        seat = self.seat(session, who, hello.run_id)
+        parent = None if hello.parent is None else hello.parent.partition("/")[0]
+        seat = self.seat(session, who, hello.run_id, parent, orphan=hello.orphan)
         return seat, self.runs.actor(seat.run_id)
 
-    def seat(self, session: Session, who: Arrival, run_id: str | None) -> Seat:
-        """A place for a source, by the protocol's rules; it is watched from here on."""
-        target = self.runs.target(who.source, run_id, who.session_id)
+    def seat(
+        self,
+        session: Session,
+        who: Arrival,
+        run_id: str | None,
+        parent: str | None = None,
+        *,
+        orphan: bool = False,
+    ) -> Seat:
+        """A place for a source, by the protocol's rules; it is watched from here on, unless it is dead."""
+        target = self.runs.target(who.source, run_id, who.session_id, parent)
         if target is not None:
             self._look_at_exits(target)
             self._take_over(session, who, target)
@@ -105,9 +126,9 @@ class StreamService:
         self._lingering.pop(actor.run_id, None)
         self._sessions.setdefault(who.source, set()).add(session)
         state = actor.state.sources[who.source]
-        if state.left is None and actor.state.is_open:
+        if state.left is None and actor.state.is_open and not orphan:
             self.watch(actor, state, None if session.pidfd is None else os.dup(session.pidfd))
-        return Seat(who.source, actor.run_id)
+        return Seat(who.source, actor.run_id, orphan=orphan)
 
     def _look_at_exits(self, run_id: str) -> None:
         """Deaths that have happened but were not seen yet decide first."""
@@ -120,7 +141,7 @@ class StreamService:
         if known is None:
             return
         same = known.identity.pid == who.identity.pid and known.identity.pid_start == who.identity.pid_start
-        if not same and known.left is None and self.alive(known):
+        if not same and self.alive(known):
             raise Rejected("not_allowed", f"source {who.source} belongs to pid {known.identity.pid}")
         for other in list(self._sessions.get(who.source, ())):
             if other is not session:
@@ -128,23 +149,36 @@ class StreamService:
                 other.connection.close()
                 self.disconnected(other)
 
+    def unseat(self, session: Session, source: str) -> None:
+        """A source does not speak through this connection any more."""
+        sessions = self._sessions.get(source)
+        if sessions is None:
+            return
+        sessions.discard(session)
+        if not sessions:
+            del self._sessions[source]
+        run_id = self.runs.known.run_of(source)
+        if run_id is not None:
+            self.runs.release(run_id)
+
     # -- life -------------------------------------------------------------------------------------
 
     def watch(self, actor: RunActor, source: SourceState, pidfd: int | None = None) -> None:
         """Watch over a source: by its process where that can be seen, else by its silence."""
-        if source.id in self._watching or source.id in self._heartbeats:
+        identity = source.identity
+        if self._watching.get(source.id) == identity or source.id in self._heartbeats:
             _close(pidfd)
             return
-        gone = partial(self.gone, actor.run_id, source.id)
-        if source.identity.pid is None or source.identity.pid_from is not None:
+        if identity.pid is None or identity.pid_from is not None:
             _close(pidfd)
             self._heartbeats.heard(source.id, self.runs.clock.monotonic())
             return
-        self._watching.add(source.id)
-        if source.identity.boot_id != self._boot_id:
+        self._watching[source.id] = identity
+        gone = partial(self._process_gone, actor.run_id, source.id, identity)
+        if identity.boot_id != self._boot_id:
             _close(pidfd)
             self._soon(gone, "host restarted")
-        elif not self._watch.watch(source.identity, gone, pidfd):
+        elif not self._watch.watch(identity, gone, pidfd):
             self._soon(gone, "process exited")
 
     @staticmethod
@@ -157,7 +191,24 @@ class StreamService:
         identity = source.identity
         if identity.pid is None or identity.pid_from is not None:
             return source.id in self._heartbeats
-        return identity.boot_id == self._boot_id and start_time(identity.pid) == identity.pid_start
+        return identity.boot_id == self._boot_id and is_running(identity.pid, identity.pid_start)
+
+    def _process_gone(self, run_id: str, source: str, identity: Identity, cause: str) -> None:
+        if self._watching.get(source) != identity:
+            return  # another process has taken the source over
+        if self.spool.holds(source):
+            # It had written something down, perhaps its end: that comes before the verdict.
+            task = asyncio.get_running_loop().create_task(self._last_words(run_id, source, cause))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+            return
+        self.gone(run_id, source, cause)
+
+    async def _last_words(self, run_id: str, source: str, cause: str) -> None:
+        for session in list(self._sessions.get(source, ())):
+            session.connection.drain()
+        await self.spool.take_last_words(source, cause)
+        self.gone(run_id, source, cause)
 
     def gone(self, run_id: str, source: str, cause: str) -> None:
         """A source's process is gone: read what it had sent, then record its end."""
@@ -166,7 +217,7 @@ class StreamService:
             if session.connection.stalled:
                 self._late_exits.append((run_id, source, cause))
                 return
-        self._watching.discard(source)
+        self._watching.pop(source, None)
         self._heartbeats.forget(source)
         self._sessions.pop(source, None)
         try:
@@ -220,6 +271,10 @@ class StreamService:
         """Judge silences, end what nobody came back to, resume senders that waited for storage."""
         now = self.runs.clock.monotonic()
         for source in self._heartbeats.silent(now):
+            for session in list(self._sessions.get(source, ())):
+                session.connection.drain()  # its beats may lie in the socket, unread because we were busy
+            if source not in self._heartbeats.silent(now):
+                continue
             run_id = self.runs.known.run_of(source)
             if run_id is not None:
                 self.gone(run_id, source, "heartbeat lost")
@@ -237,8 +292,7 @@ class StreamService:
     def _resume_stalled(self) -> None:
         if not self.runs.retry():
             return
-        stalled = {s for sessions in self._sessions.values() for s in sessions if s.connection.stalled}
-        for session in stalled:
+        for session in [s for s in self._connected if s.connection.stalled]:
             session.connection.resume()
         exits, self._late_exits = self._late_exits, []
         for run_id, source, cause in exits:
@@ -251,7 +305,7 @@ class StreamService:
         while True:
             self._implicit += 1
             source = f"conn-{peer.pid or 0}-{self._implicit}"
-            if self.runs.known.run_of(source) is None:
+            if self.runs.known.run_of(source) is None and source not in self._sessions:
                 return source
 
     def run_dir(self, run_id: str) -> str:
@@ -261,6 +315,14 @@ class StreamService:
     def sync(self, actor: RunActor, done: Callable[[], None], failed: Callable[[str], None]) -> None:
         """Call ``done`` once everything written of a run is on stable storage."""
         self._syncing.flush(actor.files, done, failed)
+
+
+class _NoSpool:
+    def holds(self, source: str) -> bool:
+        return False
+
+    async def take_last_words(self, source: str, cause: str) -> None:
+        return
 
 
 def _nothing_to_do(_session: Session, args: Json) -> None:

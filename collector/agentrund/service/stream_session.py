@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import orjson
-
+from agentrund.formats.trace_jsonl import dump_payload
 from agentrund.model.errors import Rejected
 from agentrund.model.event import Json
 from agentrund.model.source import Arrival, Identity
-from agentrund.receivers.decode.jsonl import PROTOCOL_VERSION, Control, EventFrame, Frame, Hello, HelloRefused
+from agentrund.receivers.decode.jsonl import (
+    MAX_INTEGER,
+    PROTOCOL_VERSION,
+    Control,
+    EventFrame,
+    Frame,
+    Hello,
+    HelloRefused,
+)
 from agentrund.receivers.stream_sink import StreamConnection
 from agentrund.service.process_watch import describe
 from agentrund.service.run_actor import RunActor
 
 if TYPE_CHECKING:
     from agentrund.service.stream_service import StreamService
-
-_LOST_MAX: Final = 1 << 53
 
 
 @dataclass(slots=True)
@@ -34,6 +39,8 @@ class Seat:
     run_id: str
     implicit: bool = False
     """Opened by an event without hello."""
+    orphan: bool = False
+    """Of a dead process, handed in by another: it ends with the connection."""
     ends_with_connection: bool = False
     """An implicit seat in a run of its own: the close of the connection is its run.end."""
 
@@ -91,6 +98,8 @@ class Session:
 
     def _hello(self, hello: Hello) -> None:
         self._refused_hello = True
+        if self._seat is not None and self._seat.source != hello.source:
+            self._leave_seat()
         self._seat = None
         seat, actor = self._service.hello(self, hello)
         self._refused_hello = False
@@ -112,6 +121,15 @@ class Session:
                 "max_line_bytes": self._service.max_line_bytes,
             }
         )
+
+    def _leave_seat(self, cause: str = "process exited") -> None:
+        """The connection speaks for this source no more; an orphan has nothing else to wait for."""
+        seat, self._seat = self._seat, None
+        if seat is None:
+            return
+        self._service.unseat(self, seat.source)
+        if seat.orphan:
+            self._service.gone(seat.run_id, seat.source, cause)
 
     def _take_control(self, control: Control) -> None:
         handler = self._control.get(control.op)
@@ -187,7 +205,8 @@ class Session:
     def refused(self, error: Rejected) -> None:
         """Leave a mark of a refusal in the run, where there is one."""
         if isinstance(error, HelloRefused):
-            self._seat, self._refused_hello = None, True
+            self._leave_seat()
+            self._refused_hello = True
         seat = self._seat or next(iter(self._implicit.values()), None)
         if seat is not None and error.code != "unknown_op":
             actor = self._service.runs.actor(seat.run_id)
@@ -203,8 +222,10 @@ class Session:
         self._touched.clear()
 
     def ack(self) -> bytes | None:
-        """The cumulative acknowledgement of the hello's source, where it has moved."""
+        """The cumulative acknowledgement of the one source that speaks here, where it has moved."""
         seat = self._seat
+        if seat is None and len(self._implicit) == 1:
+            seat = next(iter(self._implicit.values()))
         if seat is None:
             return None
         actor = self._service.runs.resident(seat.run_id)
@@ -219,24 +240,25 @@ class Session:
 
     def reply(self, frame: Json) -> None:
         """Send one frame."""
-        self.connection.send(orjson.dumps(frame) + b"\n")
+        self.connection.send(dump_payload(frame) + b"\n")
 
-    def writer_is_dead(self) -> None:
+    def writer_is_dead(self, cause: str) -> None:
         """Everything a dead source has left behind has been taken: it ends here, unless it had ended."""
+        self._leave_seat(cause)
         self._service.disconnected(self)
-        if self._seat is not None:
-            self._service.gone(self._seat.run_id, self._seat.source, "process exited")
 
     def closed(self, *, clean: bool) -> None:
         """The connection is gone. A source that said hello lives on with its process."""
         if clean:
             for seat in self._implicit.values():
                 self._service.implicit_end(seat)
+        if self._seat is not None and self._seat.orphan:
+            self._leave_seat()
         self._service.disconnected(self)
 
 
 def _counter(value: object) -> int | None:
     """A sender's counter, None where it is none."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LOST_MAX:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_INTEGER:
         return value
     return None

@@ -33,6 +33,7 @@ class IndexFile:
         self._fd = folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
         self._end = os.fstat(self._fd).st_size
         self._slots: dict[str, Slot] = {}
+        self._held: dict[str, Json | None] | None = None
         self._cut_torn_tail()
 
     def _cut_torn_tail(self) -> None:
@@ -72,8 +73,27 @@ class IndexFile:
                 found.append(run_id)
         return found
 
+    def hold(self) -> None:
+        """The file is about to be made again elsewhere: remember what is put meanwhile, for ``swap``."""
+        self._held = {}
+
+    def swap(self) -> None:
+        """Go on with the file that has taken the old one's place, and with what was put meanwhile."""
+        held, self._held = self._held or {}, None
+        os.close(self._fd)
+        self._fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
+        self._end = os.fstat(self._fd).st_size
+        self._slots.clear()
+        for run_id, row in held.items():
+            if row is None:
+                self.blank(run_id)
+            else:
+                self.put(row)
+
     def put(self, row: Json) -> None:
         """Set a run's row: in its slot, or appended where it has none or has outgrown it. Raises OSError."""
+        if self._held is not None:
+            self._held[str(row["run_id"])] = row
         self._look_for_harm()
         run_id = str(row["run_id"])
         slot = self._slots.get(run_id) or self._find(run_id)
@@ -91,6 +111,8 @@ class IndexFile:
 
     def blank(self, run_id: str) -> None:
         """Take a run's row out."""
+        if self._held is not None:
+            self._held[run_id] = None
         self._look_for_harm()
         slot = self._slots.pop(run_id, None) or self._find(run_id)
         if slot is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +15,10 @@ from agentrund.store.lock import RootLock
 from agentrund.store.open_files import OpenFiles
 from agentrund.store.run_files import RunFiles
 
-_QUARANTINE_MAX: Final = 1 << 20
-"""Bytes kept of one cut tail: enough to read what it was."""
+log: Final = logging.getLogger(__name__)
+
+_QUARANTINE_MAX: Final = 64 << 20
+"""Bytes kept of one cut: the longest line there is."""
 
 
 class Root:
@@ -56,6 +59,10 @@ class Root:
         self._runs.sub(run_id).close()
         return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files)
 
+    def apart(self, run_id: str) -> RunFiles:
+        """The files of a run with descriptors of their own, for work in another thread."""
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4))
+
     def discard(self, run_id: str) -> None:
         """Remove the folder of a run that never got a record; one that holds anything else stays."""
         with self._runs.sub(run_id) as folder:
@@ -70,7 +77,8 @@ class Root:
 
     def run_ids(self) -> list[str]:
         """All run folders, oldest first."""
-        return sorted(name for name in self._runs.names() if is_run_id(name))
+        with os.scandir(self._runs.fd) as entries:
+            return sorted(e.name for e in entries if is_run_id(e.name) and e.is_dir(follow_symlinks=False))
 
     def has_run(self, run_id: str) -> bool:
         """Whether a run of that id is there."""
@@ -123,17 +131,21 @@ class Root:
 
 
 def _ignore_in_git(root: Path) -> None:
-    """Put a dotted root into the surrounding repository's .gitignore."""
-    root = root.absolute()
+    """Put a dotted root into the surrounding repository's .gitignore; where that cannot be, say so."""
     if not root.name.startswith("."):
         return
-    for folder in root.parents:
-        if (folder / ".git").exists():
-            line = f"{root.relative_to(folder).as_posix()}/"
-            path = folder / ".gitignore"
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            if line not in (entry.strip().removeprefix("/") for entry in text.splitlines()):
-                gap = "" if not text or text.endswith("\n") else "\n"
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(f"{gap}\n# agentrund\n{line}\n")
+    folder = next((folder for folder in root.parents if (folder / ".git").exists()), None)
+    if folder is None:
+        return
+    line = os.fsencode(root.relative_to(folder)) + b"/"
+    path = folder / ".gitignore"
+    try:
+        text = path.read_bytes() if path.exists() else b""
+        if line in (entry.strip().removeprefix(b"/") for entry in text.splitlines()):
             return
+        with path.open("ab") as file:
+            file.write(
+                (b"\n" if text and not text.endswith(b"\n") else b"") + b"\n# agentrund\n" + line + b"\n"
+            )
+    except OSError as error:
+        log.warning("%s: cannot add %s: %s", path, os.fsdecode(line), error.strerror)

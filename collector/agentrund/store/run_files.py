@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from agentrund.formats import layout, trace_jsonl
@@ -78,8 +78,11 @@ class RunFiles:
                     found[source] = None
         return list(found)
 
-    def settle_logs(self, rendered: Iterator[bytes]) -> None:
-        """Make agent.logs exactly ``rendered``: keep what agrees, cut where it stops, append the rest."""
+    def settle_logs(self, rendered: Iterable[bytes]) -> Iterator[None]:
+        """Make agent.logs exactly ``rendered``: keep what agrees, cut where it stops, append the rest.
+
+        A generator: it does one piece at each step, so that a long transcript need not be settled in one go.
+        """
         with self.folder() as folder:
             fd = folder.open_file(layout.LOGS, os.O_RDWR | os.O_CREAT)
         try:
@@ -92,6 +95,7 @@ class RunFiles:
                     self.logs.add(piece)
                     self.logs.commit()
                 offset += len(piece)
+                yield
             if same:
                 os.ftruncate(fd, offset)
                 self.logs.size = offset

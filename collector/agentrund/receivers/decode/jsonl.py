@@ -23,6 +23,11 @@ PROTOCOL_VERSION: Final = 1
 MAX_NAME: Final = 4096
 """Characters of ``name``, ``span`` and ``parent``: they are repeated in listings and never spilled."""
 
+MAX_SESSION: Final = 1024
+"""Characters of a session id: it stands in run.start, in the index and in a link's name."""
+MAX_INTEGER: Final = 2**53 - 1
+"""Largest ``n`` and ``dur_ms``: what every JSON reader can count with."""
+
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
 _LEADING_N: Final = re.compile(rb'\{"n":([1-9]\d{0,15}),').match
 _EMPTY: Final = msgspec.Raw(b"{}")
@@ -46,6 +51,12 @@ class Hello:
     session_id: str | None
     run_id: str | None
     metadata: Json
+    parent: str | None = None
+    """``source/span`` (or ``source/``) of the process that started it, where run_id is not known."""
+    ts: float | None = None
+    """When the source's story began, epoch seconds."""
+    orphan: bool = False
+    """What follows was left behind by a dead process (``pid``), and is handed in by another."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +73,7 @@ Frame = EventFrame | Hello | Control
 class _Fast(msgspec.Struct):
     """The keys of an event; ``op`` and foreign keys send the line elsewhere or are ignored."""
 
-    type: str | None = None
+    type: str = ""
     n: int | None = None
     name: str | None = None
     span: str | None = None
@@ -95,13 +106,11 @@ def decode(line: bytes) -> Frame:
         fast = _decode_fast(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _decode_slow(line)
-    if fast.op is not None or fast.type is None or _TYPE(fast.type) is None:
+    if fast.op is not None or not _is_usual(fast):
         return _decode_slow(line)
     raw = bytes(fast.payload)
     payload = clean_object(raw)
-    if payload is None or len(fast.name or "") + len(fast.span or "") + len(fast.parent or "") > MAX_NAME:
-        return _decode_slow(line)
-    if kinds.is_reserved(fast.type) or (fast.n is not None and fast.n < 1):
+    if payload is None:
         return _decode_slow(line)
     event = Event(
         fast.type,
@@ -116,6 +125,21 @@ def decode(line: bytes) -> Frame:
         fast.n,
     )
     return EventFrame(event, fast.session_id, fast.run_id)
+
+
+def _is_usual(fast: _Fast) -> bool:
+    """Whether nothing about an event needs a second look; what does is judged on the slow way."""
+    if _TYPE(fast.type) is None or kinds.is_reserved(fast.type):
+        return False
+    labels = len(fast.name or "") + len(fast.span or "") + len(fast.parent or "")
+    number, duration = 1 if fast.n is None else fast.n, fast.dur_ms or 0
+    return (
+        labels <= MAX_NAME
+        and 1 <= number <= MAX_INTEGER
+        and 0 <= duration <= MAX_INTEGER
+        and len(fast.session_id or "") <= MAX_SESSION
+        and len(fast.run_id or "") <= MAX_SESSION
+    )
 
 
 def _decode_slow(line: bytes) -> Frame:
@@ -145,8 +169,8 @@ def _decode_slow(line: bytes) -> Frame:
 
 def _event(frame: Json) -> EventFrame:
     n = frame.get("n")
-    if n is not None and (not _is_int(n) or n < 1):
-        raise Rejected("bad_event", "n must be an integer from 1")
+    if n is not None and (not _is_int(n) or not 1 <= n <= MAX_INTEGER):
+        raise Rejected("bad_event", "n must be an integer from 1 to 2^53-1")
     kind = frame.get("type")
     if not isinstance(kind, str) or _TYPE(kind) is None:
         raise Rejected("bad_event", "type must match [A-Za-z0-9_.-]{1,64}", n=n)
@@ -161,8 +185,8 @@ def _event(frame: Json) -> EventFrame:
     status, dur_ms = frame.get("status"), frame.get("dur_ms")
     if status is not None and not isinstance(status, str):
         raise Rejected("bad_event", "status must be a string or null", n=n)
-    if dur_ms is not None and _number(dur_ms) is None:
-        raise Rejected("bad_event", "dur_ms must be an integer or null", n=n)
+    if dur_ms is not None and ((number := _number(dur_ms)) is None or number > MAX_INTEGER):
+        raise Rejected("bad_event", "dur_ms must be an integer up to 2^53-1, or null", n=n)
     event = Event(
         kind,
         labels[0],
@@ -170,12 +194,12 @@ def _event(frame: Json) -> EventFrame:
         labels[2],
         _ts(frame.get("ts")),
         status,
-        None if dur_ms is None else int(dur_ms),
+        None if dur_ms is None else max(0, int(dur_ms)),
         payload,
         None,
         n,
     )
-    return EventFrame(event, _text_or_none(frame, "session_id"), _text_or_none(frame, "run_id"))
+    return EventFrame(event, _id(frame, "session_id", n), _id(frame, "run_id", n))
 
 
 def _label(frame: Json, key: str, n: int | None) -> str | None:
@@ -189,11 +213,11 @@ def _label(frame: Json, key: str, n: int | None) -> str | None:
     return value
 
 
-def _text_or_none(frame: Json, key: str) -> str | None:
+def _id(frame: Json, key: str, n: int | None) -> str | None:
     value = frame.get(key)
-    if value is None or isinstance(value, str):
+    if value is None or (isinstance(value, str) and len(value) <= MAX_SESSION):
         return value
-    raise Rejected("bad_event", f"{key} must be a string or null")
+    raise Rejected("bad_event", f"{key} must be a string of at most {MAX_SESSION} characters, or null", n=n)
 
 
 def _is_int(value: object) -> bool:
@@ -257,8 +281,11 @@ def _hello(frame: Json) -> Hello:
     if pid is not None and (not _is_int(pid) or not 0 < pid < 2**31):
         raise HelloRefused("bad_frame", "pid must be a positive integer or null")
     for key in ("session_id", "run_id"):
-        if frame.get(key) is not None and not isinstance(frame[key], str):
-            raise HelloRefused("bad_frame", f"{key} must be a string or null")
+        value = frame.get(key)
+        if value is not None and not (isinstance(value, str) and len(value) <= MAX_SESSION):
+            raise HelloRefused(
+                "bad_frame", f"{key} must be a string of at most {MAX_SESSION} characters, or null"
+            )
     metadata: Json = {}
     for key in _METADATA:
         value = frame.get(key)
@@ -268,4 +295,14 @@ def _hello(frame: Json) -> Hello:
         if _name_of(value) != expected:
             raise HelloRefused("bad_frame", f"{key} must be {expected} or null")
         metadata[key] = value
-    return Hello(source, pid, frame.get("session_id") or None, frame.get("run_id") or None, metadata)
+    parent = frame.get("parent")
+    return Hello(
+        source,
+        pid,
+        frame.get("session_id") or None,
+        frame.get("run_id") or None,
+        metadata,
+        parent if isinstance(parent, str) else None,
+        _ts(frame.get("ts")),
+        frame.get("orphan") is True,
+    )
