@@ -55,7 +55,7 @@ class StreamService:
         self._heartbeats = Heartbeats(settings.heartbeat_timeout)
         self._boot_id = boot_id()
         self._sessions: dict[str, set[Session]] = {}
-        self.spool: LastWords = _NoSpool()
+        self.spool: LastWords | None = None
         self._reading: set[asyncio.Task[None]] = set()
         self._connected: set[Session] = set()
         self._watching: dict[str, Identity] = {}
@@ -196,18 +196,18 @@ class StreamService:
     def _process_gone(self, run_id: str, source: str, identity: Identity, cause: str) -> None:
         if self._watching.get(source) != identity:
             return  # another process has taken the source over
-        if self.spool.holds(source):
+        if self.spool is not None and self.spool.holds(source):
             # It had written something down, perhaps its end: that comes before the verdict.
-            task = asyncio.get_running_loop().create_task(self._last_words(run_id, source, cause))
+            task = asyncio.get_running_loop().create_task(self._last_words(self.spool, run_id, source, cause))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
             return
         self.gone(run_id, source, cause)
 
-    async def _last_words(self, run_id: str, source: str, cause: str) -> None:
+    async def _last_words(self, spool: LastWords, run_id: str, source: str, cause: str) -> None:
         for session in list(self._sessions.get(source, ())):
             session.connection.drain()
-        await self.spool.take_last_words(source, cause)
+        await spool.take_last_words(source, cause)
         self.gone(run_id, source, cause)
 
     def gone(self, run_id: str, source: str, cause: str) -> None:
@@ -315,14 +315,6 @@ class StreamService:
     def sync(self, actor: RunActor, done: Callable[[], None], failed: Callable[[str], None]) -> None:
         """Call ``done`` once everything written of a run is on stable storage."""
         self._syncing.flush(actor.files, done, failed)
-
-
-class _NoSpool:
-    def holds(self, source: str) -> bool:
-        return False
-
-    async def take_last_words(self, source: str, cause: str) -> None:
-        return
 
 
 def _nothing_to_do(_session: Session, args: Json) -> None:
