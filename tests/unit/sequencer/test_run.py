@@ -82,6 +82,20 @@ def test_every_number_of_a_source_is_stored_refused_or_recorded_as_lost(history)
 
 
 @given(plays)
+def test_whatever_is_sent_again_changes_nothing(history):
+    living, records = lived(history)
+    before = replayed(records)
+    for record in records:
+        src = record.src or {}
+        if "n" in src:
+            again = Event(record.type, name=record.name, payload=record.payload, n=src["n"])
+            assert living.feed(src["id"], again, 1.9e9) == []
+        if "lost_to" in src:
+            assert living.lost(src["id"], src["lost_to"], 1.9e9) == []
+    assert living.state == before
+
+
+@given(plays)
 def test_what_the_table_says_is_what_the_records_do(history):
     player = Player(machine())
     for play in history:
