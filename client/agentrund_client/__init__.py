@@ -11,6 +11,7 @@
 Nothing here raises into the agent, blocks it or outlives it. Without a collector events go into a spool file.
 """
 
+# Every module sets TYPE_CHECKING itself, as type checkers allow: typing would be a sixth of the import cost.
 from __future__ import annotations
 
 from agentrund_client._api import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from agentrund_client._clean import merged, name_of, text_of
 from agentrund_client._context import get_place, open_step, parent_of
@@ -15,8 +14,10 @@ from agentrund_client._process import FORK_PATIENCE, main_recorder, start_record
 from agentrund_client._run import Run
 from agentrund_client._steps import Agent, Llm, Step, Tool
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 _LEVELS = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 _RESERVED = ("run.start", "run.resume", "run.end", "source.")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from agentrund_client._clean import name_of
 from agentrund_client._discover import spool_folder
 from agentrund_client._guard import note_fault
 from agentrund_client._recorder import Recorder
 from agentrund_client._spool import make_private_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Only `welcome` says where the run's folder is; the caller wants a path, so it is waited for (seconds).
 _PATIENCE = 1.0

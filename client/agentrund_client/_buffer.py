@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Self
 
 from agentrund_client._discover import limit
 from agentrund_client._wire import lost_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
 
 # Some 200,000 ordinary events: a burst of seconds. Used only while the collector lags behind.
 BUFFER_BYTES = 64 << 20

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # orjson writes 254 levels and Python's recursion limit is 1,000; nobody reads deeper by eye.
 MAX_DEPTH = 100

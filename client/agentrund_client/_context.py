@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agentrund_client._recorder import Recorder
     from agentrund_client._source import Source
     from agentrund_client._steps import Step
 
 
-class Place(NamedTuple):
-    """A recorder and the innermost step around the caller, None at the top of the run."""
+class Place:
+    """A recorder and the innermost step around the caller, None at the top of the run. Never changed."""
 
-    recorder: Recorder
-    step: Step | None
+    __slots__ = ("recorder", "step")
+
+    def __init__(self, recorder: Recorder, step: Step | None) -> None:
+        self.recorder = recorder
+        self.step = step
 
 
 _place: ContextVar[Place | None] = ContextVar("agentrund_place", default=None)

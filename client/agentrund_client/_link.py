@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from agentrund_client._backoff import Backoff
 from agentrund_client._buffer import CONTROL, EVENT, Buffer
@@ -115,11 +114,13 @@ class Link:
 
     def abandon(self) -> None:
         """Close the parent's descriptors in a forked child. No lock: a thread of the parent may hold it."""
-        with suppress(OSError):
+        try:
             if self._channel is not None:
                 self._channel.close()
             if self._spool is not None:
                 self._spool.close()
+        except OSError:  # closed already
+            return
 
     # What the loop calls
 

@@ -10,23 +10,24 @@ import os
 import select
 import threading
 import time
-from contextlib import suppress
-from typing import Protocol
 
 from agentrund_client._guard import note_fault
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class Pollable(Protocol):
-    """What the loop serves."""
+    class Pollable(Protocol):
+        """What the loop serves."""
 
-    def interest(self) -> tuple[int, int] | None:
-        """The descriptor and poll mask to wait for, None where there is no connection."""
+        def interest(self) -> tuple[int, int] | None:
+            """The descriptor and poll mask to wait for, None where there is no connection."""
 
-    def due(self) -> float | None:
-        """When `turn` wants to be called without an event, on the monotonic clock."""
+        def due(self) -> float | None:
+            """When `turn` wants to be called without an event, on the monotonic clock."""
 
-    def turn(self, events: int) -> None:
-        """Do what is ready; never blocks."""
+        def turn(self, events: int) -> None:
+            """Do what is ready; never blocks."""
 
 
 class Loop:
@@ -54,8 +55,10 @@ class Loop:
         """Make the thread look at its links again; cheap while it is about to do so anyway."""
         if not self._woken:
             self._woken = True
-            with suppress(OSError):  # the pipe is full, so it is awake; or closed by the application
+            try:
                 os.write(self._wake_write, b"\0")
+            except OSError:  # the pipe is full, so it is awake; or closed by the application
+                return
 
     def wait(self, event: threading.Event, timeout: float) -> bool:
         """Wait until the event is set, at most `timeout` seconds; True when it is set."""
@@ -73,8 +76,10 @@ class Loop:
     def abandon(self) -> None:
         """Close the inherited descriptors of a parent's loop, in a forked child."""
         for fd in (self._wake_read, self._wake_write):
-            with suppress(OSError):
+            try:
                 os.close(fd)
+            except OSError:  # closed by the application
+                continue
 
     def _open_pipe(self) -> None:
         self._wake_read, self._wake_write = os.pipe()  # close-on-exec by default (PEP 446)
@@ -136,9 +141,12 @@ class Loop:
 
     def _rest(self) -> None:
         """Empty the pipe before looking at the links: what comes later wakes us again."""
-        with suppress(OSError):
+        try:
             os.read(self._wake_read, 4096)
-        self._woken = False
+        except OSError:  # closed by the application
+            return
+        finally:
+            self._woken = False
 
 
 _loop: Loop | None = None

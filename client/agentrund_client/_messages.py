@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentrund_client._clean import clean, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def prompt_keys(messages: Any, text: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any
 
 from agentrund_client._context import Place, get_place
 from agentrund_client._discover import disabled, seconds
@@ -17,6 +16,10 @@ from agentrund_client._guard import guarded, nothing
 from agentrund_client._loop import abandon_inherited
 from agentrund_client._recorder import Recorder, is_fault
 from agentrund_client._source import opening_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # At most so long an exit waits for the last ack (seconds); what is not acked then goes into the spool.
 EXIT_TIMEOUT = 0.5

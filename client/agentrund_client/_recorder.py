@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import Any
 
 from agentrund_client import _environment
 from agentrund_client._clean import merged, safe_str
@@ -13,6 +11,10 @@ from agentrund_client._guard import traceback_of
 from agentrund_client._handin import hand_in_orphans
 from agentrund_client._source import Source
 from agentrund_client._wire import Frame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Where an exception carries the mark that it has been reported, and in which run.
 _MARK = "__agentrund_reported__"
@@ -115,6 +117,8 @@ def is_fault(leaving: BaseException | None) -> bool:
 
 
 def _mark(fault: BaseException, source_id: str) -> None:
-    with suppress(AttributeError, TypeError):  # then it may be reported twice
+    try:
         # Past a __setattr__ of the exception's own, which may refuse.
         object.__setattr__(fault, _MARK, source_id)
+    except (AttributeError, TypeError):  # then it may be reported twice
+        return

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
 
 from agentrund_client._clean import name_of
 from agentrund_client._context import Place, get_place, set_place
 from agentrund_client._guard import guarded, nothing
 from agentrund_client._recorder import Recorder, is_fault
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, Self
 
 
 class Run:

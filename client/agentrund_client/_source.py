@@ -6,11 +6,14 @@ import itertools
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 from agentrund_client._clean import merged, name_of
 from agentrund_client._link import Link
 from agentrund_client._wire import Frame, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # What the collector takes as a name; a longer one is cut, and stands in full in the payload.
 _MAX_NAME = 4096

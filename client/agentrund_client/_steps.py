@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, ClassVar, Self
 
 from agentrund_client._clean import merged, name_of, safe_str, text_of
 from agentrund_client._context import Place, agent_of, get_place, open_step, parent_of, set_place
@@ -16,6 +15,10 @@ from agentrund_client._guard import guarded, nothing
 from agentrund_client._process import the_place
 from agentrund_client._recorder import Recorder, is_fault
 from agentrund_client._source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar, Self
 
 
 class Step:

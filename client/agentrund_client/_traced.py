@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import CodeType
-from typing import Any, TypeVar, overload
 
 from agentrund_client._clean import name_of
 from agentrund_client._context import get_place, set_place
@@ -13,18 +12,26 @@ from agentrund_client._guard import guarded, note_fault
 from agentrund_client._messages import prompt_keys
 from agentrund_client._steps import Agent, Llm, Step, Tool
 
-F = TypeVar("F", bound=Callable[..., Any])
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, overload
+
+    F = TypeVar("F", bound=Callable[..., Any])
 
 # The flags of a code object (inspect names them, at 10 ms of import).
 _HAS_ARGS, _HAS_KWARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 
 
-@overload
-def traced(function: F, /) -> F: ...
-@overload
-def traced(
-    name: str | None = None, /, *, kind: str = "tool", args: bool = True, output: bool = True
-) -> Callable[[F], F]: ...
+if TYPE_CHECKING:
+
+    @overload
+    def traced(function: F, /) -> F: ...
+    @overload
+    def traced(
+        name: str | None = None, /, *, kind: str = "tool", args: bool = True, output: bool = True
+    ) -> Callable[[F], F]: ...
+
+
 def traced(function: Any = None, /, *, kind: Any = "tool", args: Any = True, output: Any = True) -> Any:
     """Record each call of a function as a step: `@traced`, `@traced("name")`, `@traced(kind="agent")`.
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
 
 from agentrund_client._clean import clean, has_nonfinite
 
-Frame = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Frame = dict[str, "Any"]
 
 # How every event line begins; the spool finds its way by it.
 EVENT_PREFIX = b'{"n":'

@@ -255,6 +255,7 @@ print(sorted(set(sys.modules) - bare))
     heavy = {
         "asyncio", "subprocess", "inspect", "logging", "pathlib", "typing_extensions", "traceback", "tempfile",
         "multiprocessing", "concurrent", "email", "urllib", "http", "ssl", "random", "hashlib", "dataclasses",
+        "typing", "contextlib",
     }  # fmt: skip
     assert loaded & heavy == set()
     third = {name for name in loaded if name not in sys.stdlib_module_names}
