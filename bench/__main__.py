@@ -16,7 +16,7 @@ def main() -> None:
         "stream 300 B": stream.measure(300),
         "stream 1 KB": stream.measure(1024),
         "client emit 1 KB": client_emit.measure(),
-        "client import": {"ms": client_emit.import_ms()},
+        "client import": client_emit.import_ms(),
         "banner after SIGKILL": banner_latency.measure(),
     }
     for name, facts in found.items():

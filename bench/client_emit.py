@@ -74,18 +74,33 @@ def _ratio(one: list[float], other: list[float]) -> float:
     return round(statistics.median(a / b for a, b in zip(one, other, strict=True)), 3)
 
 
-def import_ms() -> float:
-    """CPU milliseconds of ``import agentrund_client`` over a bare interpreter, median of paired rounds."""
+def import_ms() -> dict[str, float]:
+    """CPU milliseconds over a bare interpreter, median of paired rounds: the client, and what it stands on.
+
+    With bytecode, as an installed package has it: the first round writes it and is not counted.
+    """
     cost = "import time; before = time.process_time(); {}; print((time.process_time() - before) * 1000)"
-    rounds = []
-    for _ in range(9):
-        done = [
-            float(
-                subprocess.run(
-                    [sys.executable, "-c", cost.format(what)], capture_output=True, text=True, check=True
-                ).stdout
+    found: dict[str, list[float]] = {"client": [], "stdlib": []}
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        for counted in [False] + [True] * 9:
+            bare, client, stdlib = (
+                float(
+                    subprocess.run(
+                        [sys.executable, "-c", cost.format(what)],
+                        capture_output=True,
+                        text=True,
+                        env=env,
+                        check=True,
+                    ).stdout
+                )
+                for what in ("pass", "import agentrund_client", "import json, socket, threading, contextvars")
             )
-            for what in ("import agentrund_client", "pass")
-        ]
-        rounds.append(done[0] - done[1])
-    return round(statistics.median(rounds), 1)
+            if counted:
+                found["client"].append(client - bare)
+                found["stdlib"].append(stdlib - bare)
+    return {
+        **{f"{name}_ms": round(statistics.median(values), 1) for name, values in found.items()},
+        "client_v_stdlib": _ratio(found["client"], found["stdlib"]),
+    }
