@@ -186,9 +186,9 @@ def test_a_line_too_long_is_skipped_and_the_next_one_taken(tmp_path):
         client.acked(3)
         assert [r["payload"].get("message", "")[:13] for r in daemon.trace()[1:]] == [
             "x",
-            "frame refused",
             "1 events lost",
             "x",
+            "frame refused",
         ]
 
 

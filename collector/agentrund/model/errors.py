@@ -4,6 +4,7 @@
     - ``Rejected``: the sender's frame or request is wrong; never worth retrying as it is
     - ``Overloaded``: right, but not now; worth retrying
     - ``Damaged``: a file on disk is torn or corrupt; carries path and byte offset
+    - ``RunUnusable``: a run's folder is gone, or its trace damaged
     - ``Unavailable``: something we need is not there (lock held, disk full, no collector)
     - ``UsageError``: a setting or an argument is wrong
     - ``NoSuchRun``: the named run does not exist
@@ -48,6 +49,10 @@ class Damaged(AgentrundError):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.offset}: {self.message}"
+
+
+class RunUnusable(AgentrundError):
+    """A run cannot be gone on with: its folder is gone, or its trace is damaged. Waiting does not help."""
 
 
 class Unavailable(AgentrundError):

@@ -16,6 +16,10 @@ class StreamConnection(Protocol):
     def stalled(self) -> bool:
         """Whether reading waits for storage to come back."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether lines that were read are still to be taken, so that ``drain`` could not do its work."""
+
     def send(self, data: bytes) -> None:
         """Send whole lines; never blocks, never raises."""
 

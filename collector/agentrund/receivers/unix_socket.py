@@ -26,6 +26,8 @@ log: Final = logging.getLogger(__name__)
 
 READ_BYTES: Final = 1 << 18
 """One read, one write, one acknowledgement; small enough that no sender holds the loop."""
+LINES_A_TURN: Final = 2000
+"""Lines of one sender between two looks at the others: about 50 ms of the smallest events."""
 UNSENT_MAX: Final = 1 << 20
 """Replies kept for a peer that does not read; beyond, nothing more is read from it."""
 ACCEPT_BATCH: Final = 64
@@ -95,6 +97,7 @@ class Connection:
         self._reading = False
         self._stalled = False
         self._told_storage = False
+        self._taking = False
         self._open = True
         try:
             self._session: StreamSession = sink.connect(peer_of(sock), self)
@@ -111,10 +114,21 @@ class Connection:
         """Whether reading waits for storage."""
         return self._stalled
 
+    @property
+    def busy(self) -> bool:
+        """Whether lines that were read are still to be taken."""
+        return self._stalled or self._taking
+
     # -- in ---------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
-        if self._open and not self._reading and not self._stalled and len(self._unsent) <= UNSENT_MAX:
+        if (
+            self._open
+            and not self._reading
+            and not self._stalled
+            and not self._held
+            and len(self._unsent) <= UNSENT_MAX
+        ):
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
             self._reading = True
 
@@ -143,6 +157,9 @@ class Connection:
 
     def drain(self, reads: int = DRAIN_READS) -> None:
         """Read until the socket would block or ends (at most ``reads`` times); close it if it ended."""
+        if self._taking:
+            return  # from inside a frame of this very connection: its other lines come first
+        self._take([], len(self._held))
         for _ in range(reads):
             if not self._open or self._stalled:
                 return
@@ -155,20 +172,35 @@ class Connection:
             if not data:
                 self._end()
                 return
-            self._take(self._lines.feed(data))
+            lines = self._lines.feed(data)
+            self._take(lines, len(lines))
 
-    def _take(self, lines: list[bytes | None]) -> None:
+    def _take(self, lines: list[bytes | None], most: int = LINES_A_TURN) -> None:
+        """Take lines, at most so many now; the rest follows when others have had their turn."""
         self._held.extend(lines)
+        self._taking = True
         try:
-            while self._held:
+            for _ in range(min(most, len(self._held))):
                 self._take_line(self._held[0])
                 self._held.popleft()
             self._session.commit()
         except Unavailable as error:
             self._stall(error)
             return
+        finally:
+            self._taking = False
         self._told_storage = False
         self._send_ack()
+        if self._held and self._open:
+            self._read_off()
+            self._loop.call_soon(self._take_rest)
+
+    def _take_rest(self) -> None:
+        if not self._open or self._stalled:
+            return
+        self._take([])
+        if not self._held:
+            self._read_on()
 
     def _take_line(self, line: bytes | None) -> None:
         try:
@@ -200,8 +232,7 @@ class Connection:
         if not self._stalled or not self._open:
             return
         self._stalled = False
-        self._take([])
-        self._read_on()
+        self._take_rest()
 
     # -- out --------------------------------------------------------------------------------------
 

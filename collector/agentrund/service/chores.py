@@ -30,10 +30,10 @@ class Chores:
             self._waiting[key] = chore
 
     def retry(self) -> None:
-        """Try what waits, in order; stop at the first that still fails."""
+        """Try what waits, in order."""
         for key, chore in list(self._waiting.items()):
             try:
                 chore()
             except (OSError, Unavailable):
-                return
+                continue
             self._waiting.pop(key, None)

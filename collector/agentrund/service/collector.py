@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from agentrund import __version__
@@ -20,7 +21,9 @@ from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
 from agentrund.service.otlp_door import OtlpDoor
 from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.recovery import Recovery
 from agentrund.service.requests import Requests
+from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.spool import SpoolIntake, spool_folder
 from agentrund.service.status import status
@@ -36,7 +39,9 @@ TICKS_PER_SYNC: Final = 3
 """A sync every 0.75 s: with its own duration nothing stays unsynced for more than about a second."""
 SPOOL_S: Final = 1.0
 CLOCK_GAP_S: Final = 5.0
-"""A tick this late means that we slept, not that everybody else died. Half a heartbeat where that is less."""
+"""A tick this late means that we slept, not that everybody else died."""
+CLOCK_GAP_LEAST_S: Final = 1.0
+"""With short heartbeats half of their timeout, but no less than a loaded machine keeps us waiting."""
 
 
 class Collector:
@@ -51,6 +56,7 @@ class Collector:
         self.syncing = Syncing()
         self.watch = ProcessWatch()
         self.runs = Runs(root, _open_index(root), self.clock, settings.blob_max_bytes)
+        self.recovery = Recovery(self.runs)
         self.stream = StreamService(settings, self.runs, self.watch, self.syncing)
         self.stream.status = lambda: status(self)
         self.stream.do = Requests(self.runs).take
@@ -58,18 +64,15 @@ class Collector:
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.spool = self.spool
         self.door: UnixSocketDoor
+        self._clock_gap = min(CLOCK_GAP_S, max(CLOCK_GAP_LEAST_S, settings.heartbeat_timeout / 2))
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Recover what was open, then open the doors and say so."""
-        self.root.write_once(layout.NAVIGATE, navigate.text())
-        recovered = self.runs.recover()
+        self.runs.chores.do("NAVIGATE.md", partial(self.root.write_once, layout.NAVIGATE, navigate.text()))
+        recovered = self.recovery.begin()
         await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
-        for actor in recovered:
-            for source in actor.state.live_sources():
-                if source.door == DOOR_SOCKET:
-                    self.stream.watch(actor, source)
-            self.stream.linger(actor)
+        self._watch(recovered)
         await self.otlp.start(recovered)
         self.door = UnixSocketDoor(self.listener.socket, self.stream)
         self._tasks = [asyncio.create_task(self._run_beat()), asyncio.create_task(self._watch_spool())]
@@ -85,6 +88,14 @@ class Collector:
         )
         self._greet()
         notify.ready()
+
+    def _watch(self, recovered: list[RunActor]) -> None:
+        """Judge and watch the sources of runs that are back."""
+        for actor in recovered:
+            for source in actor.state.live_sources():
+                if source.door == DOOR_SOCKET:
+                    self.stream.watch(actor, source)
+            self.stream.linger(actor)
 
     def _greet(self) -> None:
         lines = [
@@ -108,13 +119,14 @@ class Collector:
         while True:
             await asyncio.sleep(TICK_S)
             now = self.clock.monotonic()
-            if now - last > min(CLOCK_GAP_S, self.settings.heartbeat_timeout / 2):
+            if now - last > self._clock_gap:
                 log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", now - last)
                 self.stream.grant_interval()
                 self.otlp.service.grant_interval()
             last, ticks = now, ticks + 1
             with _survived("the beat"):
                 self.stream.tick()
+                self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
                 self.otlp.service.tick()
             if ticks % TICKS_PER_SYNC == 0:
@@ -158,17 +170,13 @@ def _survived(what: str) -> Iterator[None]:
 
 
 def _open_index(root: Root) -> IndexFile:
-    """The index, made again from the traces where it is missing beside runs, or damaged."""
+    """The index, made again from the traces where it is damaged."""
     index = IndexFile(root.folder)
     try:
-        known = index.check()
+        index.run_ids()
     except Damaged as error:
         log.warning("the index is damaged (%s): making it again from the traces", error)
-        known = 0
-    else:
-        if known or not root.run_ids():
-            return index
-        log.warning("the index is missing: making it again from the traces")
-    index.close()
-    maintenance.rebuild_index(root)
-    return IndexFile(root.folder)
+        index.close()
+        maintenance.rebuild_index(root)
+        return IndexFile(root.folder)
+    return index

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import Final
@@ -31,6 +33,7 @@ def serve(settings: Settings) -> int:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    _raise_descriptor_limit()
     # A file-size limit must show as an error of the write, like a full disk.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     os.umask(0o077)
@@ -43,6 +46,14 @@ def serve(settings: Settings) -> int:
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as we may have: each sender holds one, each watched process another."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: Settings) -> bool:

@@ -23,8 +23,8 @@ STOP_S: Final = 3.0
 RETRY_S: Final = 1.0
 """Between two tries while the disk refuses."""
 
-Done = Callable[[str, Row], None]
-"""Called on the loop with the run's id and its index row."""
+Done = Callable[[str, Row | None], None]
+"""Called on the loop with the run's id and its index row, None where there is none to be had."""
 
 
 class Finalising:
@@ -65,7 +65,7 @@ class Finalising:
         del self._running[run_id]
         if run_id in self._again and not self._closing:
             self.submit(run_id, self._again.pop(run_id))
-        elif row is not None:
+        else:
             self._done(run_id, row)
 
     async def _until_done(self, run_id: str, files: RunFiles) -> Row | None:
@@ -75,6 +75,9 @@ class Finalising:
             try:
                 # The trace may grow while it is read; what is there now is whole lines.
                 return await loop.run_in_executor(self._pool, finalise, files, files.trace.size)
+            except FileNotFoundError as error:
+                log.error("run %s has no derived files: its folder is gone (%s)", run_id, error)  # noqa: TRY400
+                return None
             except Damaged as error:
                 log.error("run %s has no derived files: %s (see `agentrund verify`)", run_id, error)  # noqa: TRY400
                 return None

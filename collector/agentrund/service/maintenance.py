@@ -67,12 +67,11 @@ def reindex(root: Path, progress: Progress | None = None) -> None:
 
 def rebuild_index(store: Root, progress: Progress | None = None) -> None:
     """Write the index of an open root anew and put it in the old one's place."""
-    index_file.rebuild(store.folder, lambda: rows(store, progress))
+    index_file.rebuild(store.folder, lambda: rows(store, store.run_ids(), progress))
 
 
-def rows(store: Root, progress: Progress | None = None) -> Iterator[Row]:
-    """The row of every run, made from its trace. A damaged run has the row of what can be read of it."""
-    run_ids = store.run_ids()
+def rows(store: Root, run_ids: list[str], progress: Progress | None = None) -> Iterator[Row]:
+    """The rows of runs, made from their traces. A damaged run has the row of what can be read of it."""
     for done, run_id in enumerate(run_ids, start=1):
         try:
             files = store.apart(run_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from agentrund.model.errors import Unavailable
+from agentrund.model.errors import RunUnusable, Unavailable
 from agentrund.model.source import DOOR_OTLP, Arrival, Identity
 from agentrund.sequencer.otlp_commands import (
     BY_RUN,
@@ -86,9 +86,16 @@ class OtlpRunner:
         command = self._commands.popleft()
         try:
             self._perform(command)
+        except RunUnusable as error:
+            # Its request stays in the journal; the next of its kind begins a new run.
+            log.error("%s was not performed: %s", type(command).__name__, error.message)  # noqa: TRY400
+            if not isinstance(command, Done):
+                self._run_of.pop(command.key, None)
         except Unavailable:
             self._commands.appendleft(command)
             raise
+        except KeyError:
+            log.error("%s came for a run that is gone", type(command).__name__)  # noqa: TRY400
         except Exception:
             # A bug of ours must not stand in the way of everybody else's commands.
             log.exception("%s was not performed: a bug of ours", type(command).__name__)

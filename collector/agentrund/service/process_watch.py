@@ -13,6 +13,7 @@ import select
 import signal
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -102,7 +103,10 @@ class ProcessWatch:
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which a process started (field 22 of its stat), None where it is gone."""
+    """Clock ticks after boot at which a process started (field 22 of its stat), None where it is gone.
+
+    Raises OSError where it cannot be seen (no descriptor left): that is no word on the process.
+    """
     fields = _stat(pid)
     return None if fields is None else int(fields[19])
 
@@ -137,7 +141,7 @@ def describe(pid: int) -> dict[str, object]:
         found["task"] = (base / "comm").read_text(encoding="utf-8", errors="replace").strip()
         argv = (base / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
         found["argv"] = argv[:-1]
-        found["cwd"] = str((base / "cwd").readlink())
+        found["cwd"] = os.fsencode((base / "cwd").readlink()).decode("utf-8", "replace")
     except OSError:
         # Gone, or not ours to see: what was read until here counts.
         return found
@@ -148,7 +152,7 @@ def _stat(pid: int) -> list[bytes] | None:
     """The fields of ``/proc/<pid>/stat`` after the name, which may hold anything, even parentheses."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return data[data.rindex(b")") + 2 :].split()
 
@@ -157,7 +161,7 @@ def _open_checked(pid: int, start: int) -> int | None:
     """A pidfd of the process with that start time; None where it is gone or the pid is another's now."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return None
     # Opened first, compared after: from here on the descriptor cannot change its process.
     if start_time(pid) == start:
@@ -169,7 +173,8 @@ def _open_checked(pid: int, start: int) -> int | None:
 def _cause(entry: _Watched) -> str:
     status = _status_by_info(entry.pidfd)
     if status is None:
-        status = _status_of_zombie(entry.pid)
+        with suppress(OSError):
+            status = _status_of_zombie(entry.pid)
     if status is None:
         # Reaped between the two looks: from now on the kernel tells it through the pidfd.
         status = _status_by_info(entry.pidfd)

@@ -14,14 +14,14 @@ from typing import Final
 
 from agentrund.formats import index as index_rows
 from agentrund.formats import layout, meta
-from agentrund.model.errors import Damaged, Rejected, Unavailable
+from agentrund.model.errors import Damaged, Rejected, RunUnusable, Unavailable
 from agentrund.model.ids import created_at, is_run_id, run_id_at
-from agentrund.model.run_state import Change, RunState
+from agentrund.model.run_state import RUNNING, Change, RunState
 from agentrund.model.source import Arrival
 from agentrund.service.chores import Chores
 from agentrund.service.clock import Clock
 from agentrund.service.finalising import Finalising
-from agentrund.service.known_sources import REMEMBER_S, KnownSources
+from agentrund.service.known_sources import KnownSources
 from agentrund.service.run_actor import RunActor
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
@@ -32,8 +32,6 @@ log: Final = logging.getLogger(__name__)
 _ID_BASES: Final = 0x8000
 """Ids of one second start at a random number below this, and count up from there."""
 _WARN_EVERY_S: Final = 60.0
-_RECENT_MAX: Final = 2000
-"""Newest runs looked at after a start for sources that may still have something to say."""
 
 
 class Runs:
@@ -136,13 +134,14 @@ class Runs:
 
         Raises Unavailable where storage refuses.
         """
-        actor = self._new_run(who) if target is None else self.actor(target)
+        actor = self._actor_for(target, who)
         state = actor.state
         known, current = state.sources.get(who.source), state.attempt
         over = known is not None and (current is None or known.attempt != current.n or not state.is_open)
         if over and self.known.run_of(who.source) == actor.run_id:
+            self.commit(actor)  # welcome acknowledges what it said before
             return actor  # its attempt has ended within the hour: whatever it says is late
-        actor.arrive(who)
+        self._arrive(actor, who)
         self.known.add(who.source, actor.run_id)
         self.commit(actor)
         return actor
@@ -152,9 +151,40 @@ class Runs:
 
         What is queued is the caller's to commit.
         """
-        actor = self._new_run(who) if target is None else self.actor(target)
-        actor.arrive(who)
+        actor = self._actor_for(target, who)
+        self._arrive(actor, who)
         return actor
+
+    def _actor_for(self, target: str | None, who: Arrival) -> RunActor:
+        if target is not None:
+            try:
+                return self.actor(target)
+            except RunUnusable as error:
+                # What its source has to say now must not be lost for what it said then.
+                log.error("%s; what comes goes into a new run", error.message)  # noqa: TRY400
+        return self._new_run(who)
+
+    def _arrive(self, actor: RunActor, who: Arrival) -> None:
+        """Raises Unavailable, with nothing left behind of a run that was new, where the disk refuses."""
+        state = actor.state
+        try:
+            if state.attempt is not None and not state.is_open:
+                # Before the resume itself: an open run is found again by its row, whatever happens between.
+                self.index.put(index_rows.running_row(state) | {"status": RUNNING})
+            actor.arrive(who)
+        except (OSError, Unavailable) as error:
+            if state.attempt is None:
+                del self._actors[actor.run_id]
+                actor.close()
+                self.chores.do(f"removal of {actor.run_id}", partial(self._discard, actor.run_id))
+            if isinstance(error, OSError):
+                raise Unavailable(f"cannot write the index: {error.strerror}", hint="free space") from error
+            raise
+
+    def _discard(self, run_id: str) -> None:
+        """Take back a run that never got a record."""
+        self.index.blank(run_id)
+        self.root.discard(run_id)
 
     def adopt(self, actor: RunActor, session_id: str) -> None:
         """A run that began without a session has turned out to have one."""
@@ -219,12 +249,11 @@ class Runs:
         except Unavailable:
             return
 
-    def retry(self) -> bool:
-        """Try again what storage refused; True when nothing is left waiting."""
+    def retry(self) -> None:
+        """Try again what storage refused."""
         for actor in list(self._blocked):
             self.commit_quietly(actor)
         self.chores.retry()
-        return not self._blocked
 
     def _warn(self, error: Unavailable) -> None:
         self.last_error = error.message
@@ -243,6 +272,7 @@ class Runs:
                 self._sessions[state.session_id] = run_id
             self.known.reopened(run_id)
             self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
+            self.chores.do("latest", partial(self.root.point_latest, run_id))
             return
         if change in (Change.ENDED, Change.CRASHED):
             if self._sessions.get(state.session_id or "") == run_id:
@@ -273,8 +303,9 @@ class Runs:
             return
         if attempt.n > 1:
             self.index.put(index_rows.running_row(state))
+        if state.session_id is not None:
+            self.root.point_session(actor.run_id, state.session_id)
         actor.files.write(layout.META, meta.encode(state))
-        self.root.point(actor.run_id, state.session_id)
 
     def _finalised(self, run_id: str, row: index_rows.Row | None) -> None:
         """The derived files of a run are there (``row`` None: the disk refused them)."""
@@ -306,6 +337,8 @@ class Runs:
             raise Unavailable(f"run {run_id} is being rebuilt", hint="it takes a moment")
         try:
             files = self.root.run(run_id)
+        except FileNotFoundError as error:
+            raise RunUnusable(f"run {run_id} is gone", hint="its folder was removed") from error
         except OSError as error:
             raise Unavailable(
                 f"cannot open run {run_id}: {error.strerror}", hint="look at its folder"
@@ -314,59 +347,33 @@ class Runs:
         try:
             actor.recover(partial(self.root.quarantine, run_id))
         except Damaged as error:
-            raise Unavailable(f"run {run_id} is damaged: {error}", hint=error.hint) from error
+            raise RunUnusable(f"run {run_id} is damaged: {error}", hint=error.hint) from error
         return actor
 
-    def recover(self) -> list[RunActor]:
-        """Bring back the runs the index calls running; returns those with an attempt under way."""
-        open_again = []
-        for run_id in self.index.running():
-            if not is_run_id(run_id) or not self.root.has_run(run_id):
-                self.index.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
-                continue
-            try:
-                actor = self.actor(run_id)
-            except (Unavailable, OSError) as error:
-                log.error("run %s stays as it is: %s", run_id, error)  # noqa: TRY400
-                continue
-            state = actor.state
-            if state.attempt is None:
-                # Stopped before its first record was whole: nothing of it was acknowledged.
-                self.index.blank(run_id)
-                self._actors.pop(run_id).close()
-                self.root.discard(run_id)
-                continue
-            for source in state.sources:
-                self.known.add(source, run_id)
-            if not state.is_open:
-                self.run_changed(actor, Change.ENDED)
-                continue
-            if state.session_id is not None:
-                self._sessions[state.session_id] = run_id
-            self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
-            open_again.append(actor)
-        self._remember_recent()
-        return open_again
+    def bring_back(self, run_id: str) -> RunActor | None:
+        """A run whose row says ``running``, after a start; None where no attempt of it is under way.
 
-    def _remember_recent(self) -> None:
-        """Sources of runs that ended within the last hour: their late events must find them."""
-        since = self.clock.now() - REMEMBER_S
-        for run_id in reversed(self.root.run_ids()[-_RECENT_MAX:]):
-            if run_id in self._actors:
-                continue
-            try:
-                self._remember(run_id, since)
-            except (OSError, Damaged, Unavailable) as error:
-                log.warning("run %s: its sources cannot be read: %s", run_id, error)
-
-    def _remember(self, run_id: str, since: float) -> None:
-        files = self.root.run(run_id)
-        if files.trace.modified >= since:
-            sources = files.sources()
-            for source in sources:
-                self.known.add(source, run_id)
-            self.known.ended(run_id, sources, self.clock.monotonic())
-        files.close()
+        Raises RunUnusable, or Unavailable and OSError where the disk refuses now.
+        """
+        if not is_run_id(run_id) or not self.root.has_run(run_id):
+            self.index.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
+            return None
+        actor = self.actor(run_id)
+        state = actor.state
+        if state.attempt is None:
+            # Stopped before its first record was whole: nothing of it was acknowledged.
+            self._actors.pop(run_id).close()
+            self._discard(run_id)
+            return None
+        for source in state.sources:
+            self.known.add(source, run_id)
+        if not state.is_open:
+            self.run_changed(actor, Change.ENDED)
+            return None
+        if state.session_id is not None:
+            self._sessions[state.session_id] = run_id
+        self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
+        return actor
 
     async def close(self) -> bool:
         """Write everything, complete the transcripts; False where a derivation is left to the next start."""

@@ -158,6 +158,7 @@ class _Nobody:
     """The other end of a file."""
 
     stalled = False
+    busy = False
 
     def send(self, data: bytes) -> None:
         """Nobody reads replies to a file."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from agentrund.model.errors import Rejected, Unavailable
+from agentrund.model.errors import Rejected
 from agentrund.model.event import Event, Json
 from agentrund.model.run_state import SourceState
 from agentrund.model.source import Arrival, Identity
@@ -59,6 +59,7 @@ class StreamService:
         self._reading: set[asyncio.Task[None]] = set()
         self._connected: set[Session] = set()
         self._watching: dict[str, Identity] = {}
+        self._unwatched: list[tuple[Identity, Callable[[str], None]]] = []
         self._late_exits: list[tuple[str, str, str]] = []
         self._lingering: dict[str, float] = {}
         self._implicit = 0
@@ -72,7 +73,12 @@ class StreamService:
             if peer.pidfd is not None:
                 os.close(peer.pidfd)
             raise Rejected("not_allowed", f"uid {peer.uid} may not write here")
-        start = None if peer.pid is None else start_time(peer.pid)
+        try:
+            start = None if peer.pid is None else start_time(peer.pid)
+        except OSError as error:
+            # Who it is must be known before anything is taken from it: it comes again.
+            _close(peer.pidfd)
+            raise Rejected("overloaded", f"cannot look at your process now: {error.strerror}") from error
         identity = Identity(peer.pid, start, None if peer.pid is None else self._boot_id, peer.uid)
         session = Session(self, connection, identity, peer.pidfd)
         self._connected.add(session)
@@ -127,7 +133,7 @@ class StreamService:
         self._sessions.setdefault(who.source, set()).add(session)
         state = actor.state.sources[who.source]
         if state.left is None and actor.state.is_open and not orphan:
-            self.watch(actor, state, None if session.pidfd is None else os.dup(session.pidfd))
+            self.watch(actor, state, session.take_pidfd())
         return Seat(who.source, actor.run_id, orphan=orphan)
 
     def _look_at_exits(self, run_id: str) -> None:
@@ -178,8 +184,17 @@ class StreamService:
         if identity.boot_id != self._boot_id:
             _close(pidfd)
             self._soon(gone, "host restarted")
-        elif not self._watch.watch(identity, gone, pidfd):
+        elif not self._watch_now(identity, gone, pidfd):
             self._soon(gone, "process exited")
+
+    def _watch_now(self, identity: Identity, gone: Callable[[str], None], pidfd: int | None) -> bool:
+        """Whether the process is there; where that cannot be seen now, it is looked for again."""
+        try:
+            return self._watch.watch(identity, gone, pidfd)
+        except OSError as error:
+            log.warning("pid %s cannot be watched now: %s", identity.pid, error.strerror)
+            self._unwatched.append((identity, gone))
+            return True
 
     @staticmethod
     def _soon(gone: Callable[[str], None], cause: str) -> None:
@@ -214,31 +229,33 @@ class StreamService:
         """A source's process is gone: read what it had sent, then record its end."""
         for session in list(self._sessions.get(source, ())):
             session.connection.drain()
-            if session.connection.stalled:
+            if session.connection.busy:
                 self._late_exits.append((run_id, source, cause))
                 return
         self._watching.pop(source, None)
         self._heartbeats.forget(source)
         self._sessions.pop(source, None)
-        try:
-            actor = self.runs.actor(run_id)
-        except Unavailable as error:
-            log.warning("run %s: the end of %s has to wait: %s", run_id, source, error)
-            self._late_exits.append((run_id, source, cause))
-            return
+        actor = self.runs.resident(run_id)
+        if actor is None:
+            return  # its run has ended long ago, and such an end is not recorded
         actor.leave(source, cause)
         self.runs.commit_quietly(actor)
+        self.runs.release(run_id)
 
     def leave(self, seat: Seat, cause: str) -> None:
         """A source says it leaves."""
-        actor = self.runs.actor(seat.run_id)
+        actor = self.runs.resident(seat.run_id)
+        if actor is None:
+            return
         actor.leave(seat.source, cause)
         self._heartbeats.forget(seat.source)
         self.runs.commit(actor)
 
     def implicit_end(self, seat: Seat) -> None:
         """A connection without hello has closed after its last line."""
-        actor = self.runs.actor(seat.run_id)
+        actor = self.runs.resident(seat.run_id)
+        if actor is None:
+            return
         if seat.ends_with_connection:
             actor.feed(seat.source, Event("run.end"))
         else:
@@ -282,16 +299,19 @@ class StreamService:
         for run_id, deadline in list(self._lingering.items()):
             if now >= deadline:
                 del self._lingering[run_id]
-                actor = self.runs.actor(run_id)
-                if not actor.state.live_sources():
+                actor = self.runs.resident(run_id)
+                if actor is not None and not actor.state.live_sources():
                     actor.finish(None, "all sources left")
                     self.runs.commit_quietly(actor)
+        unwatched, self._unwatched = self._unwatched, []
+        for identity, gone in unwatched:
+            if not self._watch_now(identity, gone, None):
+                gone("process exited")
         self._resume_stalled()
         self.runs.known.expire(now)
 
     def _resume_stalled(self) -> None:
-        if not self.runs.retry():
-            return
+        self.runs.retry()
         for session in [s for s in self._connected if s.connection.stalled]:
             session.connection.resume()
         exits, self._late_exits = self._late_exits, []

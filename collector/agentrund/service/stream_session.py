@@ -6,12 +6,13 @@ the protocol.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentrund.formats.trace_jsonl import dump_payload
-from agentrund.model.errors import Rejected
+from agentrund.model.errors import Rejected, RunUnusable
 from agentrund.model.event import Json
 from agentrund.model.source import Arrival, Identity
 from agentrund.receivers.decode.jsonl import (
@@ -61,6 +62,8 @@ class Session:
         self._implicit: dict[str, Seat] = {}
         self._refused_hello = False
         self._touched: dict[str, RunActor] = {}
+        self._unnumbered: Counter[tuple[str, str]] = Counter()
+        self._spoke = False
         self._acked = 0
         self._control: Mapping[str, Callable[[Json], None]] = {
             "heartbeat": self._heartbeat,
@@ -71,6 +74,11 @@ class Session:
             "do": self._do,
         }
 
+    def take_pidfd(self) -> int | None:
+        """The kernel's handle on the peer, for whoever watches it first; the taker closes it."""
+        pidfd, self.pidfd = self.pidfd, None
+        return pidfd
+
     def sources(self) -> list[str]:
         """The sources that speak through this connection."""
         seats = [*self._implicit.values(), *([self._seat] if self._seat is not None else [])]
@@ -80,6 +88,7 @@ class Session:
 
     def frame(self, frame: Frame) -> None:
         """Take one frame. Raises Rejected or Unavailable."""
+        self._spoke = True
         if isinstance(frame, EventFrame):
             self._event(frame)
         elif isinstance(frame, Hello):
@@ -89,8 +98,7 @@ class Session:
 
     def _event(self, frame: EventFrame) -> None:
         seat = self._seat or self._implicit_seat(frame)
-        actor = self._service.runs.actor(seat.run_id)
-        self._touched[seat.run_id] = actor
+        actor = self._actor(seat, frame.event.n)
         actor.feed(seat.source, frame.event)
         n = frame.event.n
         if n is not None and n <= self._acked:
@@ -166,16 +174,14 @@ class Session:
         return self._seat
 
     def _heartbeat(self, _args: Json) -> None:
-        self._hello_seat()  # every read is a sign of life; see commit
+        self._hello_seat()  # every frame is a sign of life; see commit
 
     def _lost(self, args: Json) -> None:
         seat = self._hello_seat()
         first, last = _counter(args.get("from")), _counter(args.get("to"))
         if first is None or last is None or last < first:
             raise Rejected("bad_frame", "lost needs integers from 1, from <= to")
-        actor = self._service.runs.actor(seat.run_id)
-        self._touched[seat.run_id] = actor
-        actor.lost(seat.source, last)
+        self._actor(seat).lost(seat.source, last)
 
     def _bye(self, _args: Json) -> None:
         seat = self._hello_seat()
@@ -184,7 +190,7 @@ class Session:
     def _flush(self, args: Json) -> None:
         seat, number = self._hello_seat(), args.get("id")
         self.commit()
-        actor = self._service.runs.actor(seat.run_id)
+        actor = self._actor(seat)
         n = actor.state.sources[seat.source].high_water
         self._service.sync(
             actor, lambda: self.reply({"op": "flushed", "id": number, "n": n}), self._storage_failed
@@ -209,14 +215,50 @@ class Session:
             self._refused_hello = True
         seat = self._seat or next(iter(self._implicit.values()), None)
         if seat is not None and error.code != "unknown_op":
+            self._mark(seat, error)
+
+    def _mark(self, seat: Seat, error: Rejected) -> None:
+        """A refusal with a number is settled at once; others are told once a read, with their count."""
+        if error.n is None:
+            self._unnumbered[error.code, error.message] += 1
+            return
+        try:
+            self._actor(seat).refuse(seat.source, error.code, error.message, error.n)
+        except Rejected:
+            return  # its run is gone: there is nothing to mark
+
+    def _mark_unnumbered(self) -> None:
+        refusals, self._unnumbered = self._unnumbered, Counter()
+        seat = self._seat or next(iter(self._implicit.values()), None)
+        for (code, message), count in refusals.items():
+            if seat is None:
+                return
+            text = message if count == 1 else f"{message} ({count} frames)"
+            try:
+                self._actor(seat).refuse(seat.source, code, text, None)
+            except Rejected:
+                return
+
+    def _actor(self, seat: Seat, n: int | None = None) -> RunActor:
+        """The run of a seat. Raises Rejected where it is gone: its sender has to say hello again."""
+        try:
             actor = self._service.runs.actor(seat.run_id)
-            self._touched[seat.run_id] = actor
-            actor.refuse(seat.source, error.code, error.message, error.n)
+        except RunUnusable as error:
+            if seat is self._seat:
+                self._leave_seat()
+                self._refused_hello = True
+            self._implicit = {key: other for key, other in self._implicit.items() if other is not seat}
+            raise Rejected("unknown_run", error.message, n=n) from error
+        self._touched[seat.run_id] = actor
+        return actor
 
     def commit(self) -> None:
         """Store what this read brought. Raises Unavailable."""
-        if self._seat is not None:
+        if self._unnumbered:
+            self._mark_unnumbered()
+        if self._spoke and self._seat is not None:
             self._service.heard(self._seat.source)
+        self._spoke = False
         for actor in self._touched.values():
             self._service.runs.commit(actor)
         self._touched.clear()

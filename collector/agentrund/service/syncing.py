@@ -39,6 +39,12 @@ class Syncing:
     async def _flush(self, files: RunFiles, done: Callable[[], None], failed: Callable[[str], None]) -> None:
         try:
             fds = files.take_unsynced()
+        except OSError as error:
+            # Nothing was synced and nothing failed to be: the next round, or the next flush, tries again.
+            log.warning("run %s: cannot be synced now: %s", files.run_id, error.strerror)
+            failed(f"not on stable storage: {error.strerror}")
+            return
+        try:
             await asyncio.get_running_loop().run_in_executor(self._pool, _sync_all, fds)
         except OSError as error:
             # After a failed sync the kernel may have dropped the pages: a second "ok" would prove nothing.

@@ -81,10 +81,6 @@ class AppendFile:
         self.size += len(data)
         self._queue.clear()
 
-    def dup(self) -> int:
-        """A second descriptor of the file, for syncing it elsewhere; the caller closes it."""
-        return os.dup(self._fd())
-
     def whole_lines(self) -> int:
         """Bytes up to and with the last newline: what follows is a torn tail."""
         fd = self._fd()

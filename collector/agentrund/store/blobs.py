@@ -56,6 +56,14 @@ class BlobStore:
         """Descriptors of the blobs written since the last call, for syncing; the caller closes them."""
         if not self._unsynced:
             return []
-        names, self._unsynced = self._unsynced, []
-        with self._folder() as run, run.sub(layout.BLOBS) as blobs:
-            return [blobs.open_file(name, os.O_RDONLY) for name in names]
+        fds: list[int] = []
+        try:
+            with self._folder() as run, run.sub(layout.BLOBS) as blobs:
+                for name in self._unsynced:
+                    fds.append(blobs.open_file(name, os.O_RDONLY))  # noqa: PERF401 - closed one by one on failure
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        self._unsynced = []
+        return fds

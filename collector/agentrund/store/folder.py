@@ -5,6 +5,7 @@ A planted symbolic link, FIFO or hard link is an error here, not a way out of th
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -16,6 +17,7 @@ from agentrund.model.errors import Unavailable
 DIR_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
+_NOT_A_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -59,13 +61,21 @@ class Folder:
 
     def open_file(self, name: str, flags: int) -> int:
         """Open a regular file with one link; ``flags`` as for ``os.open``. Raises Unavailable otherwise."""
-        fd = os.open(name, flags | _SAFE_FLAGS, FILE_MODE, dir_fd=self.fd)
+        try:
+            fd = os.open(name, flags | _SAFE_FLAGS, FILE_MODE, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno in _NOT_A_FILE:
+                raise self._not_plain(name) from error
+            raise
         info = os.fstat(fd)
         if stat.S_ISREG(info.st_mode) and info.st_nlink == 1:
             return fd
         os.close(fd)
-        raise Unavailable(
-            f"{self.path}/{name} is not a plain file of our own (link, FIFO or device)",
+        raise self._not_plain(name)
+
+    def _not_plain(self, name: str) -> Unavailable:
+        return Unavailable(
+            f"{self.path}/{name} is not a plain file of our own (link, folder, FIFO or device)",
             hint="look who put it there, then remove it",
         )
 

@@ -58,9 +58,9 @@ class IndexFile:
                     yield (offset, len(line)), row
                 offset += len(line)
 
-    def check(self) -> int:
-        """Read every row; returns how many there are. Raises Damaged at the first that is none."""
-        return sum(1 for _ in self.rows())
+    def run_ids(self) -> set[str]:
+        """Runs that have a row. Raises Damaged."""
+        return {str(row["run_id"]) for _, row in self.rows()}
 
     def running(self) -> list[str]:
         """Runs whose row says ``running``. Raises Damaged where such a row cannot be read."""

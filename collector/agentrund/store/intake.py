@@ -63,7 +63,9 @@ class Intake:
         self._digests: OrderedDict[bytes, float] = OrderedDict()
         self._last_rq = 0
         self._fd = -1
-        for name in sorted(n for n in folder.names() if n.endswith(_SUFFIX)):
+        for name in sorted(
+            n for n in folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
+        ):
             self._load(_Segment(int(name.removesuffix(_SUFFIX))))
 
     # -- writing ----------------------------------------------------------------------------------

@@ -65,9 +65,14 @@ class Root:
 
     def discard(self, run_id: str) -> None:
         """Remove the folder of a run that never got a record; one that holds anything else stays."""
-        with self._runs.sub(run_id) as folder:
+        with suppress(FileNotFoundError), self._runs.sub(run_id) as folder:
             for name in (layout.TRACE, layout.LOGS, layout.META):
                 folder.remove(name)
+            with suppress(OSError), folder.sub(layout.BLOBS) as blobs:
+                for name in blobs.names():
+                    blobs.remove(name)
+            with suppress(OSError):
+                os.rmdir(layout.BLOBS, dir_fd=folder.fd)
         with suppress(OSError):
             os.rmdir(run_id, dir_fd=self._runs.fd)
 
@@ -90,11 +95,9 @@ class Root:
             return False
         return True
 
-    def point(self, run_id: str, session_id: str | None) -> None:
-        """Set ``latest`` and the session's link."""
+    def point_latest(self, run_id: str) -> None:
+        """Set ``latest``."""
         self.folder.link(layout.LATEST, layout.run_dir(run_id))
-        if session_id is not None:
-            self.point_session(run_id, session_id)
 
     def point_session(self, run_id: str, session_id: str) -> None:
         """Set the session's link."""

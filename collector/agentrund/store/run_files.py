@@ -102,12 +102,29 @@ class RunFiles:
         finally:
             os.close(fd)
 
+    def is_stale(self) -> bool:
+        """Whether the trace is newer than what was derived from it last."""
+        with self.folder() as folder:
+            try:
+                derived = os.stat(layout.ANALYTICS, dir_fd=folder.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return True
+        return derived.st_mtime < self.trace.modified
+
     def take_unsynced(self) -> list[int]:
         """Descriptors with data that no fdatasync has covered yet; the caller syncs and closes them."""
         if not self.unsynced:
             return []
+        with self.folder() as folder:
+            # Not through the shared descriptors: a run that has ended would stay open for this.
+            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
+        try:
+            blobs = self.blobs.take_unsynced()
+        except OSError:
+            os.close(fd)
+            raise
         self.unsynced = False
-        return [*self.blobs.take_unsynced(), self.trace.dup()]
+        return [*blobs, fd]
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a derived file atomically."""

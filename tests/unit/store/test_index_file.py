@@ -103,7 +103,7 @@ def test_a_damaged_row_is_named_with_its_offset(tmp_path):
         (tmp_path / "index.jsonl").write_bytes(data)
         damaged = IndexFile(folder)
         with pytest.raises(Damaged) as caught:
-            damaged.check()
+            damaged.run_ids()
         assert caught.value.offset == offset
         damaged.close()
 

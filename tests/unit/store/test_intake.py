@@ -186,7 +186,7 @@ def test_a_planted_link_is_refused(journal, tmp_path):
     target = tmp_path / "elsewhere"
     file.rename(target)
     file.symlink_to(target)
-    with pytest.raises(OSError):
+    with pytest.raises(Unavailable, match="not a plain file"):
         journal.open()
 
 

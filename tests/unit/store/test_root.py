@@ -48,7 +48,8 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path):
 def test_a_hostile_session_id_stays_in_its_folder(tmp_path, session):
     root = Root.open(tmp_path / "root", {"pid": 1})
     root.new_run(RUN)
-    root.point(RUN, session)
+    root.point_latest(RUN)
+    root.point_session(RUN, session)
     assert root.session_run(session) == RUN
     root.close()
     [link] = os.listdir(tmp_path / "root" / "sessions")

@@ -36,7 +36,11 @@ def clean_object(raw: bytes) -> Json | None:
         return None
     if not isinstance(value, dict):
         return None
-    keys = _keys(value, MAX_DEPTH)
+    openings = raw.count(b"{")
+    if openings == 1 and raw.count(b"[") < MAX_DEPTH:
+        keys: int | None = len(value)  # no object inside, and too few arrays to be too deep: no need to look
+    else:
+        keys = _keys(value, MAX_DEPTH)
     if keys is None:
         return None
     # Other counts mean a repeated key, blanks before a colon, or a string that holds `":`: rare, so look.
