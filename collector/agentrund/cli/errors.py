@@ -30,6 +30,7 @@ EXIT_CODES: Final[dict[type[errors.AgentrundError], int]] = {
     errors.Unavailable: UNREACHABLE,
     errors.Overloaded: UNREACHABLE,
     errors.Damaged: DAMAGED,
+    errors.RunUnusable: DAMAGED,
     errors.Rejected: USAGE,
 }
 

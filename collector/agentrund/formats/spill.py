@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from agentrund.model.event import Json
 
-DEFAULT_LIMIT: Final = 8192
 PREVIEW_LINES: Final = 12
 PREVIEW_BYTES: Final = 2048
 
@@ -52,25 +51,3 @@ def _spill_value(value: Any, limit: int, put: Put) -> Any:
     if isinstance(value, list):
         return [_spill_value(item, limit, put) for item in value]
     return value
-
-
-def references(payload: Json) -> list[str]:
-    """Every blob path a payload names, in order."""
-    found: list[str] = []
-    if isinstance(ref := payload.get("text_ref"), str):
-        found.append(ref)
-    _collect(payload, found)
-    return found
-
-
-def _collect(value: Any, found: list[str]) -> None:
-    if isinstance(value, dict):
-        ref = value.get("ref")
-        if isinstance(ref, str) and ref.startswith("blobs/") and set(value) == {"ref", "preview", "bytes"}:
-            found.append(ref)
-            return
-        for item in value.values():
-            _collect(item, found)
-    elif isinstance(value, list):
-        for item in value:
-            _collect(item, found)

@@ -73,7 +73,7 @@ class Collector:
         recovered = self.recovery.begin()
         await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
         self._watch(recovered)
-        await self.otlp.start(recovered)
+        await self.otlp.start()
         self.door = UnixSocketDoor(self.listener.socket, self.stream)
         self._tasks = [asyncio.create_task(self._run_beat()), asyncio.create_task(self._watch_spool())]
         discovery.write(
@@ -96,6 +96,7 @@ class Collector:
                 if source.door == DOOR_SOCKET:
                     self.stream.watch(actor, source)
             self.stream.linger(actor)
+        self.otlp.restore(recovered)
 
     def _greet(self) -> None:
         lines = [
@@ -119,19 +120,20 @@ class Collector:
         while True:
             await asyncio.sleep(TICK_S)
             now = self.clock.monotonic()
-            if now - last > self._clock_gap:
-                log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", now - last)
-                self.stream.grant_interval()
-                self.otlp.service.grant_interval()
-            last, ticks = now, ticks + 1
+            gap, last, ticks = now - last, now, ticks + 1
             with _survived("the beat"):
+                if gap > self._clock_gap:
+                    log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", gap)
+                    self.stream.grant_interval()
+                    self.otlp.service.grant_interval()
                 self.stream.tick()
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
                 self.otlp.service.tick()
             if ticks % TICKS_PER_SYNC == 0:
-                self.syncing.sync(self.runs.take_unsynced())
-                await self.otlp.service.sync()
+                with _survived("syncing"):
+                    self.syncing.sync(self.runs.take_unsynced())
+                    self.syncing.sync_journal(self.otlp.service.dup_journal())
 
     async def _watch_spool(self) -> None:
         while True:
@@ -148,8 +150,7 @@ class Collector:
         discovery.remove(self.listener.path)
         for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks:
             self.door.close()
             await self.otlp.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,8 @@ def rebuild(root: Path, run_id: str) -> None:
     store = Root.open(root, {"pid": os.getpid()})
     try:
         index = IndexFile(store.folder)
-        index.put(rebuild_run(store.apart(run_id), partial(store.quarantine, run_id)))
+        with closing(store.apart(run_id)) as files:
+            index.put(rebuild_run(files, partial(store.quarantine, run_id)))
         index.close()
     finally:
         store.close()
@@ -74,13 +76,10 @@ def rows(store: Root, run_ids: list[str], progress: Progress | None = None) -> I
     """The rows of runs, made from their traces. A damaged run has the row of what can be read of it."""
     for done, run_id in enumerate(run_ids, start=1):
         try:
-            files = store.apart(run_id)
-            whole = files.trace.whole_lines()
-            if whole:
-                row = derive(_readable(files.records(whole))).row
-                if row["run_id"]:
-                    yield row
-            files.close()
+            with closing(store.apart(run_id)) as files:
+                row = derive(_readable(files.records(files.trace.whole_lines()))).row
+            if row["run_id"]:
+                yield row
         except (OSError, Unavailable) as error:
             log.warning("run %s has no row: %s", run_id, error)
         if progress is not None:

@@ -45,18 +45,21 @@ class OtlpDoor:
         self._server: OtlpGrpcServer | None = None
         self.address: str | None = None
 
-    async def start(self, recovered: list[RunActor]) -> None:
-        """Bring back what was open, work off the journal, then listen (where a listener is configured).
-
-        Raises Unavailable where the address cannot be had, naming who has it.
-        """
+    def restore(self, recovered: list[RunActor]) -> None:
+        """Go on with runs that are open again."""
         for actor in recovered:
             if not any(source.door == DOOR_OTLP for source in actor.state.sources.values()):
                 continue
             key = otlp_restore.restore(self._machine, actor.files.records(), self._clock.now())
             if key is not None:
                 self._runner.restore(key, actor)
-        await self.service.start()
+
+    async def start(self) -> None:
+        """Work off the journal, and listen (where a listener is configured).
+
+        Raises Unavailable where the address cannot be had, naming who has it.
+        """
+        self.service.start()
         listen = self._settings.otlp_grpc
         if listen is None:
             return

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -71,14 +72,20 @@ class OtlpRunner:
         try:
             for _ in range(min(limit, len(self._commands))):
                 self._next()
-            for actor in self._touched.values():
+        except Unavailable as error:
+            log.debug("OTLP commands wait: %s", error)
+        for run_id, actor in list(self._touched.items()):
+            with suppress(Unavailable):  # it waits; the others need not
                 self._runs.commit(actor)
-            self._touched.clear()
+                del self._touched[run_id]
+        if self._touched:
+            return False
+        try:
             while self._done:
                 self._intake.done(self._done[0])
                 self._done.pop(0)
         except Unavailable as error:
-            log.debug("OTLP commands wait: %s", error)
+            log.debug("OTLP requests cannot be settled now: %s", error)
             return False
         return True
 
@@ -86,23 +93,16 @@ class OtlpRunner:
         command = self._commands.popleft()
         try:
             self._perform(command)
-        except RunUnusable as error:
-            # Its request stays in the journal; the next of its kind begins a new run.
-            log.error("%s was not performed: %s", type(command).__name__, error.message)  # noqa: TRY400
-            if not isinstance(command, Done):
-                self._run_of.pop(command.key, None)
         except Unavailable:
             self._commands.appendleft(command)
             raise
-        except KeyError:
-            log.error("%s came for a run that is gone", type(command).__name__)  # noqa: TRY400
         except Exception:
             # A bug of ours must not stand in the way of everybody else's commands.
             log.exception("%s was not performed: a bug of ours", type(command).__name__)
 
     def _perform(self, command: Command) -> None:
         if isinstance(command, Feed):
-            self._actor(command.key).feed(command.source, command.event)
+            self._feed(command)
         elif isinstance(command, Done):
             self._done.append(command.rq)
         elif isinstance(command, OpenRun):
@@ -118,8 +118,24 @@ class OtlpRunner:
         else:
             self._finish(command)
 
+    def _feed(self, command: Feed) -> None:
+        try:
+            actor = self._actor(command.key)
+        except RunUnusable as error:
+            # What comes late for a run that is gone or damaged is kept in one of its own.
+            log.error("%s; its late items go into a new run", error.message)  # noqa: TRY400
+            who = Arrival(command.source, door=DOOR_OTLP, metadata={"run_key": str(command.key)})
+            actor = self._runs.open(who, None)
+            self._run_of[command.key] = actor.run_id
+            self._touched[actor.run_id] = actor
+        actor.feed(command.source, command.event)
+
     def _actor(self, key: RunKey) -> RunActor:
-        actor = self._runs.actor(self._run_of[key])
+        """The run of a key. Raises RunUnusable where it is gone."""
+        run_id = self._run_of.get(key)
+        if run_id is None:
+            raise RunUnusable(f"the run of {key} is not known any more")
+        actor = self._runs.actor(run_id)
         self._touched[actor.run_id] = actor
         return actor
 

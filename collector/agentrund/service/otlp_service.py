@@ -76,10 +76,9 @@ class OtlpService:
 
     # -- the worker -------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Take what was not done before a restart, then go on with what comes."""
-        for record in self._intake.replay():
-            await self._work_safely(record)
+    def start(self) -> None:
+        """Take what was not done before a restart, then what comes."""
+        self._queue.extend(self._intake.replay())
         self._worker = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -133,12 +132,9 @@ class OtlpService:
         self._runner.add(self._machine.process_exited(identity, cause, self._clock.now()))
         self._runner.run()
 
-    async def sync(self) -> None:
-        """Put the journal on stable storage."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, self._intake.sync)
-        except OSError as error:
-            log.error("the intake journal is not on stable storage: %s", error.strerror)  # noqa: TRY400
+    def dup_journal(self) -> int | None:
+        """A descriptor to sync the journal with; the caller closes it."""
+        return self._intake.dup()
 
     async def stop(self) -> None:
         """Work off what was acknowledged; feed what is held. Runs stay open."""

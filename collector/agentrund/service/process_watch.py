@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import select
 import signal
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from agentrund.model.source import Identity
+
+log: Final = logging.getLogger(__name__)
 
 _PIDFD_GET_INFO: Final = 0xC040FF0B
 """``_IOWR(0xFF, 11, struct pidfd_info)`` in its first, 64-byte version (Linux 6.13)."""
@@ -92,7 +95,11 @@ class ProcessWatch:
         cause = _cause(entry)
         os.close(entry.pidfd)
         for callback in entry.callbacks:
-            callback(cause)
+            try:
+                callback(cause)
+            except Exception:
+                # The others who watch this process must hear of it all the same.
+                log.exception("the end of pid %d was not taken: a bug of ours", entry.pid)
 
     def close(self) -> None:
         """Stop watching."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -26,6 +27,7 @@ class Requests:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._tasks: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
 
     def take(self, session: Session, frame: Json) -> None:
         """Start what a ``do`` frame asks for. Raises Rejected where it cannot be done."""
@@ -48,10 +50,10 @@ class Requests:
     def _progress(session: Session, what: str, done: int, total: int) -> None:
         session.reply({"op": "progress", "what": what, "done": done, "total": total})
 
-    @staticmethod
-    async def _answered(session: Session, what: str, work: Coroutine[None, None, None]) -> None:
+    async def _answered(self, session: Session, what: str, work: Coroutine[None, None, None]) -> None:
         try:
-            await work
+            async with self._one_at_a_time:
+                await work
         except Damaged as error:
             session.reply({"op": "error", "code": "storage", "kind": "damaged", "message": str(error)})
         except (AgentrundError, OSError) as error:
@@ -72,10 +74,8 @@ class Requests:
             runs.derive_again(actor)
             await runs.finalising.settled(run_id)
             return
-        with runs.set_apart(run_id):
-            work = partial(
-                maintenance.rebuild_run, runs.root.apart(run_id), partial(runs.root.quarantine, run_id)
-            )
+        with runs.set_apart(run_id), closing(runs.root.apart(run_id)) as files:
+            work = partial(maintenance.rebuild_run, files, partial(runs.root.quarantine, run_id))
             row = await asyncio.get_running_loop().run_in_executor(None, work)
         runs.index.put(row)
 

@@ -1,6 +1,6 @@
 """All runs of a root: which are open, where an arrival belongs, and what follows when a run changes.
 
-The rules of the stream protocol ("Which run a hello lands in") stand in ``place``.
+The rules of the stream protocol ("Which run a hello lands in") stand in ``target`` and ``place``.
 """
 
 from __future__ import annotations
@@ -308,17 +308,19 @@ class Runs:
         actor.files.write(layout.META, meta.encode(state))
 
     def _finalised(self, run_id: str, row: index_rows.Row | None) -> None:
-        """The derived files of a run are there (``row`` None: the disk refused them)."""
+        """The derived files of a run are there (None: they cannot be made)."""
         actor = self._actors.get(run_id)
         if actor is None:
             return
-        if row is None:
-            self.chores.do(f"derived files of {run_id}", lambda: self.finalising.submit(run_id, actor.files))
-            return
         if actor.state.is_open:
-            return  # resumed meanwhile: the row says running, and this is done again at its end
-        self.chores.do(f"index row of {run_id}", lambda: self.index.put(row))
-        self.index.forget(run_id)
+            # Resumed meanwhile: what was just written tells of an end, and it is all done again at the next.
+            self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
+            return
+        if row is not None:
+            self.chores.do(f"index row of {run_id}", partial(self.index.put, row))
+            self.index.forget(run_id)
+        elif not self.root.has_run(run_id):
+            self.chores.do(f"index row of {run_id}", partial(self.index.blank, run_id))
         self.release(run_id)
 
     def release(self, run_id: str) -> None:

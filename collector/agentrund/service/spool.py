@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from agentrund.model.errors import Rejected, Unavailable
+from agentrund.model.errors import AgentrundError, Rejected
 from agentrund.model.source import Identity
 from agentrund.receivers.decode.jsonl import EventFrame, Hello, decode
 from agentrund.receivers.line_splitter import TOO_LONG, LineSplitter
@@ -46,6 +46,8 @@ class SpoolIntake:
     def __init__(self, folder: Path, service: StreamService) -> None:
         self._folder = folder
         self._service = service
+        self._told: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
 
     def holds(self, source: str) -> bool:
         """Whether a source has written something down."""
@@ -53,10 +55,7 @@ class SpoolIntake:
 
     async def take_last_words(self, source: str, cause: str) -> None:
         """Take in what a source wrote down that has just died of ``cause``."""
-        try:
-            await self._take(self._folder / f"{source}{_SUFFIX}", cause)
-        except (Unavailable, OSError) as error:
-            log.warning("spool file of %s has to wait: %s", source, error)
+        await self._take_safely(f"{source}{_SUFFIX}", cause)
 
     async def take_all(self) -> None:
         """Take in every orphan that is there. What cannot be stored now stays for the next time."""
@@ -66,12 +65,23 @@ class SpoolIntake:
             return
         for name in names:
             if name.endswith(_SUFFIX) and not name.startswith("."):
-                try:
-                    await self._take(self._folder / name)
-                except (Unavailable, OSError) as error:
-                    log.warning("spool file %s has to wait: %s", name, error)
+                await self._take_safely(name, "process exited")
 
-    async def _take(self, path: Path, cause: str = "process exited") -> None:
+    async def _take_safely(self, name: str, cause: str) -> None:
+        """Take a file in; one that cannot be taken now is said once, and does not stand before the others."""
+        async with self._one_at_a_time:
+            try:
+                await self._take(self._folder / name, cause)
+            except Exception as error:
+                if name in self._told:
+                    return
+                self._told.add(name)
+                expected = isinstance(error, AgentrundError | OSError)
+                log.warning("spool file %s has to wait: %s", name, error, exc_info=not expected)
+            else:
+                self._told.discard(name)
+
+    async def _take(self, path: Path, cause: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             info = os.fstat(fd)

@@ -87,8 +87,8 @@ class StreamService:
     def disconnected(self, session: Session) -> None:
         """A connection is gone; its sources live on with their processes."""
         self._connected.discard(session)
-        for source in session.sources():
-            self.unseat(session, source)
+        for seat in session.seats():
+            self.unseat(session, seat)
         if session.pidfd is not None:
             os.close(session.pidfd)
             session.pidfd = None
@@ -138,12 +138,14 @@ class StreamService:
 
     def _look_at_exits(self, run_id: str) -> None:
         """Deaths that have happened but were not seen yet decide first."""
-        for source in self.runs.actor(run_id).state.live_sources():
+        actor = self.runs.resident(run_id)
+        for source in [] if actor is None else actor.state.live_sources():
             self._watch.look(source.identity)
 
     def _take_over(self, session: Session, who: Arrival, run_id: str) -> None:
         """A source that is in use: its own process may connect anew, another only after its death."""
-        known = self.runs.actor(run_id).state.sources.get(who.source)
+        actor = self.runs.resident(run_id)
+        known = None if actor is None else actor.state.sources.get(who.source)
         if known is None:
             return
         same = known.identity.pid == who.identity.pid and known.identity.pid_start == who.identity.pid_start
@@ -155,17 +157,14 @@ class StreamService:
                 other.connection.close()
                 self.disconnected(other)
 
-    def unseat(self, session: Session, source: str) -> None:
+    def unseat(self, session: Session, seat: Seat) -> None:
         """A source does not speak through this connection any more."""
-        sessions = self._sessions.get(source)
-        if sessions is None:
-            return
-        sessions.discard(session)
-        if not sessions:
-            del self._sessions[source]
-        run_id = self.runs.known.run_of(source)
-        if run_id is not None:
-            self.runs.release(run_id)
+        sessions = self._sessions.get(seat.source)
+        if sessions is not None:
+            sessions.discard(session)
+            if not sessions:
+                del self._sessions[seat.source]
+        self.runs.release(seat.run_id)
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -222,8 +221,10 @@ class StreamService:
     async def _last_words(self, spool: LastWords, run_id: str, source: str, cause: str) -> None:
         for session in list(self._sessions.get(source, ())):
             session.connection.drain()
-        await spool.take_last_words(source, cause)
-        self.gone(run_id, source, cause)
+        try:
+            await spool.take_last_words(source, cause)
+        finally:
+            self.gone(run_id, source, cause)
 
     def gone(self, run_id: str, source: str, cause: str) -> None:
         """A source's process is gone: read what it had sent, then record its end."""
@@ -314,9 +315,8 @@ class StreamService:
         self.runs.retry()
         for session in [s for s in self._connected if s.connection.stalled]:
             session.connection.resume()
-        exits, self._late_exits = self._late_exits, []
-        for run_id, source, cause in exits:
-            self.gone(run_id, source, cause)
+        for _ in range(len(self._late_exits)):
+            self.gone(*self._late_exits.pop(0))
 
     # -- the rest ---------------------------------------------------------------------------------
 

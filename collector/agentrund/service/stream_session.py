@@ -1,6 +1,6 @@
 """One connection's conversation with the collector: hello, events, control frames, ends.
 
-Which run a frame lands in is decided by ``Runs``; who is alive by ``Sources``; this file only speaks
+Which run a frame lands in is decided by ``Runs``, who is alive by ``StreamService``; this file only speaks
 the protocol.
 """
 
@@ -38,8 +38,6 @@ class Seat:
 
     source: str
     run_id: str
-    implicit: bool = False
-    """Opened by an event without hello."""
     orphan: bool = False
     """Of a dead process, handed in by another: it ends with the connection."""
     ends_with_connection: bool = False
@@ -79,10 +77,9 @@ class Session:
         pidfd, self.pidfd = self.pidfd, None
         return pidfd
 
-    def sources(self) -> list[str]:
-        """The sources that speak through this connection."""
-        seats = [*self._implicit.values(), *([self._seat] if self._seat is not None else [])]
-        return [seat.source for seat in seats]
+    def seats(self) -> list[Seat]:
+        """The places of the sources that speak through this connection."""
+        return [*self._implicit.values(), *([] if self._seat is None else [self._seat])]
 
     # -- frames -----------------------------------------------------------------------------------
 
@@ -135,7 +132,7 @@ class Session:
         seat, self._seat = self._seat, None
         if seat is None:
             return
-        self._service.unseat(self, seat.source)
+        self._service.unseat(self, seat)
         if seat.orphan:
             self._service.gone(seat.run_id, seat.source, cause)
 
@@ -161,7 +158,6 @@ class Session:
                 metadata={} if self.peer.pid is None else describe(self.peer.pid),
             )
             seat = self._service.seat(self, who, frame.run_id or None)
-            seat.implicit = True
             seat.ends_with_connection = not frame.run_id and not frame.session_id
             self._implicit[key] = seat
         return seat

@@ -6,7 +6,6 @@ The name is the first 8 hex digits, more where those are taken by other content:
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha1
@@ -52,18 +51,19 @@ class BlobStore:
         blobs.replace(name, data)  # the full digest is taken by damaged content: mend it
         return name
 
-    def take_unsynced(self) -> list[int]:
-        """Descriptors of the blobs written since the last call, for syncing; the caller closes them."""
-        if not self._unsynced:
-            return []
-        fds: list[int] = []
-        try:
-            with self._folder() as run, run.sub(layout.BLOBS) as blobs:
-                for name in self._unsynced:
-                    fds.append(blobs.open_file(name, os.O_RDONLY))  # noqa: PERF401 - closed one by one on failure
-        except OSError:
-            for fd in fds:
-                os.close(fd)
-            raise
-        self._unsynced = []
-        return fds
+    def take_unsynced(self) -> list[str]:
+        """Names of the blobs written since the last call."""
+        names, self._unsynced = self._unsynced, []
+        return names
+
+    def put_back(self, names: list[str]) -> None:
+        """What ``take_unsynced`` gave could not be synced."""
+        self._unsynced = names + self._unsynced
+
+    def sync(self, names: list[str]) -> None:
+        """Put blobs on stable storage, one at a time. Raises OSError, Unavailable."""
+        if not names:
+            return
+        with self._folder() as run, run.sub(layout.BLOBS) as blobs:
+            for name in names:
+                blobs.sync(name)

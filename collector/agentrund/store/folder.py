@@ -21,6 +21,10 @@ _NOT_A_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+class SyncFailedError(OSError):
+    """Data did not reach the disk; what a later sync says of it proves nothing."""
+
+
 class Folder:
     """An open directory. Close it, or use it as a context manager."""
 
@@ -88,6 +92,16 @@ class Folder:
         fd = self.open_file(name, os.O_RDONLY)
         with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             return file.read()
+
+    def sync(self, name: str) -> None:
+        """Put a file's data on stable storage. Raises SyncFailedError where the disk says no."""
+        fd = self.open_file(name, os.O_RDONLY)
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise SyncFailedError(error.errno, error.strerror) from error
+        finally:
+            os.close(fd)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file whole or not at all: a temporary neighbour, then a rename."""

@@ -95,10 +95,9 @@ class Intake:
         self._write(intake_record.encode_done(rq), b"", first=self._last_rq + 1)
         self._settle(rq)
 
-    def sync(self) -> None:
-        """Put what was appended on stable storage."""
-        if self._fd >= 0:
-            os.fdatasync(self._fd)
+    def dup(self) -> int | None:
+        """A descriptor to sync what was appended with; the caller closes it. None: nothing to sync."""
+        return os.dup(self._fd) if self._fd >= 0 else None
 
     def drop(self, now: float) -> int:
         """Remove segments that are wholly done and older than 10 minutes; returns how many."""
@@ -244,8 +243,11 @@ class Intake:
 
     def _close_file(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            try:
+                os.fdatasync(self._fd)  # nobody syncs a segment that is not open any more
+            finally:
+                os.close(self._fd)
+                self._fd = -1
 
 
 def _digest(signal: Signal, encoding: Encoding, body: bytes) -> bytes:

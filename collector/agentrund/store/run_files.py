@@ -111,20 +111,25 @@ class RunFiles:
                 return True
         return derived.st_mtime < self.trace.modified
 
-    def take_unsynced(self) -> list[int]:
-        """Descriptors with data that no fdatasync has covered yet; the caller syncs and closes them."""
-        if not self.unsynced:
-            return []
-        with self.folder() as folder:
-            # Not through the shared descriptors: a run that has ended would stay open for this.
-            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
-        try:
-            blobs = self.blobs.take_unsynced()
-        except OSError:
-            os.close(fd)
-            raise
+    def take_unsynced(self) -> list[str]:
+        """Call before ``sync``, where lines are written: what has to be synced beside the trace."""
         self.unsynced = False
-        return [*blobs, fd]
+        return self.blobs.take_unsynced()
+
+    def put_back(self, names: list[str]) -> None:
+        """What ``take_unsynced`` gave could not be synced."""
+        self.unsynced = True
+        self.blobs.put_back(names)
+
+    def sync(self, names: list[str]) -> None:
+        """Put blobs and the trace on stable storage; may be called in another thread.
+
+        Raises SyncFailedError where the disk says no, OSError or Unavailable where it could not be asked.
+        """
+        # Not through the shared descriptors: another thread, and a run that has ended would stay open.
+        self.blobs.sync(names)
+        with self.folder() as folder:
+            folder.sync(layout.TRACE)
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a derived file atomically."""

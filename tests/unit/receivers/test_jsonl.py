@@ -80,6 +80,8 @@ def test_a_damaged_line_gives_a_frame_or_a_refusal(payload, at, byte):
         (b'{"a":NaN,"b":Infinity,"c":-Infinity}', {"a": "NaN", "b": "Infinity", "c": "-Infinity"}),
         (b'{"a":1e999,"b":-1e999}', {"a": "Infinity", "b": "-Infinity"}),
         (b'{"a":1,"a":2}', {"a": 2}),
+        (b'{"a" :1,"a":2}', {"a": 2}),
+        (b'{"b":{"a"\t:1,"a":2}}', {"b": {"a": 2}}),
         (b'{"a":18446744073709551616}', {"a": 2**64}),
         (b'{"a":' + b"9" * 5000 + b"}", {"a": "9" * 5000}),
         (b'{"a":"tab\there"}', {"a": "tab\there"}),

@@ -44,7 +44,7 @@ def clean_object(raw: bytes) -> Json | None:
     if keys is None:
         return None
     # Other counts mean a repeated key, blanks before a colon, or a string that holds `":`: rare, so look.
-    if keys != raw.count(b'":') and _repeats_a_key(raw):
+    if (keys != raw.count(b'":') or b" :" in raw or b"\t:" in raw) and _repeats_a_key(raw):
         return None
     return value
 

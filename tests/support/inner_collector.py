@@ -1,0 +1,53 @@
+"""The inside of a collector, without doors or processes: real runs on a real folder, a clock of the test's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agentrund.model.event import Event
+from agentrund.model.source import Arrival, Identity
+from agentrund.service.recovery import Recovery
+from agentrund.service.run_actor import RunActor
+from agentrund.service.runs import Runs
+from agentrund.store.index_file import IndexFile
+from agentrund.store.root import Root
+from support.fake_clock import FakeClock
+
+
+class Inner:
+    """``enter`` a source, ``say`` an event, ``close`` and start again; use within a running loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = FakeClock(datetime(2026, 8, 30, 8, 0, tzinfo=UTC))
+        self.start()
+
+    def start(self) -> None:
+        self.root = Root.open(self.folder, {"pid": 1})
+        self.runs = Runs(self.root, IndexFile(self.root.folder), self.clock, 8192)
+        self.recovered = Recovery(self.runs).begin()
+
+    async def close(self) -> None:
+        await self.runs.close()
+        self.root.close()
+
+    async def restart(self) -> None:
+        await self.close()
+        self.start()
+
+    def enter(self, source: str, session: str | None = None) -> RunActor:
+        who = Arrival(source, Identity(7, 8, "boot", 0), session_id=session)
+        return self.runs.place(who, self.runs.target(source, None, session))
+
+    def say(self, actor: RunActor, source: str, n: int, kind: str = "log", **payload) -> None:
+        self.clock.tick(0.1)
+        actor.feed(source, Event(kind, n=n, payload=payload, status=payload.pop("status", None)))
+        self.runs.commit(actor)
+
+    async def settle(self, actor: RunActor) -> None:
+        """Wait for the derived files."""
+        await self.runs.finalising.settled(actor.run_id)
+
+    def status(self, run_id: str) -> str:
+        return next(row["status"] for _, row in self.runs.index.rows() if row["run_id"] == run_id)

@@ -1,0 +1,182 @@
+"""Runs under faults: what the disk refuses waits, what is gone or damaged hurts nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+from agentrund.model.errors import Rejected, RunUnusable, Unavailable
+from agentrund.store import folder as folders
+from support.inner_collector import Inner
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Run an async story with a collector's inside."""
+
+    def run(story):
+        async def whole():
+            inner = Inner(tmp_path / "root")
+            await story(inner)
+            await inner.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+@contextmanager
+def full_disk(monkeypatch):
+    """Every write fails."""
+
+    def refuse(_fd, _data):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.os, "write", refuse)
+        yield
+
+
+def test_a_late_event_is_not_acknowledged_before_it_is_stored(play, monkeypatch):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        inner.say(actor, "a", 1, "run.end")
+        with full_disk(monkeypatch):
+            with pytest.raises(Unavailable):
+                inner.say(actor, "a", 2)
+            with pytest.raises(Unavailable):
+                inner.enter("a", "s")
+        inner.enter("a", "s")
+        assert b'"n":2' in (inner.folder / "runs" / actor.run_id / "trace.jsonl").read_bytes()
+
+    play(story)
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(play, monkeypatch):
+    async def story(inner):
+        inner.enter("first")
+        with full_disk(monkeypatch), pytest.raises(Unavailable):
+            inner.enter("second")
+        assert len(inner.root.run_ids()) in (1, 2)
+        actor = inner.enter("second")
+        inner.say(actor, "second", 1)
+        assert len(inner.root.run_ids()) == 2
+        assert {row["run_id"] for _, row in inner.runs.index.rows()} == set(inner.root.run_ids())
+
+    play(story)
+
+
+def test_a_damaged_run_of_a_session_gives_way_to_a_new_one(play):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        inner.say(actor, "a", 1, "run.end")
+        await inner.settle(actor)
+        trace = inner.folder / "runs" / actor.run_id / "trace.jsonl"
+        trace.write_bytes(trace.read_bytes().replace(b'"seq":2', b'"seq":x'))
+        await inner.restart()
+        with pytest.raises(RunUnusable):
+            inner.runs.actor(actor.run_id)
+        again = inner.enter("b", "s")
+        assert again.run_id != actor.run_id
+        inner.say(again, "b", 1)
+
+    play(story)
+
+
+def test_a_run_whose_folder_is_gone_is_given_up_once(play):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        inner.say(actor, "a", 1)
+        shutil.rmtree(inner.folder / "runs" / actor.run_id)
+        inner.say(actor, "a", 2, "run.end")
+        await inner.settle(actor)
+        assert inner.runs.resident(actor.run_id) is None
+        assert [row["run_id"] for _, row in inner.runs.index.rows()] == []
+
+    play(story)
+
+
+def test_a_derivation_that_meets_a_bug_is_tried_once(play, monkeypatch):
+    async def story(inner):
+        calls = []
+
+        def broken(_files, _limit):
+            calls.append(1)
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("agentrund.service.finalising.finalise", broken)
+        actor = inner.enter("a")
+        inner.say(actor, "a", 1, "run.end")
+        await inner.settle(actor)
+        assert (len(calls), len(inner.runs.finalising)) == (1, 0)
+
+    play(story)
+
+
+def test_rows_that_were_lost_are_written_again_and_open_runs_come_back(play):
+    async def story(inner):
+        actors = [inner.enter(f"s{n}", f"e{n}") for n in range(4)]
+        for n, actor in enumerate(actors):
+            inner.say(actor, f"s{n}", 1)
+        await inner.close()
+        index = inner.folder / "index.jsonl"
+        lines = index.read_bytes().splitlines(keepends=True)
+        index.write_bytes(lines[0] + lines[1][:100])
+        inner.start()
+        assert sorted(actor.run_id for actor in inner.recovered) == sorted(actor.run_id for actor in actors)
+        assert {inner.status(actor.run_id) for actor in actors} == {"running"}
+
+    play(story)
+
+
+def test_files_that_lag_behind_their_trace_are_made_again_at_the_start(play):
+    async def story(inner):
+        actor = inner.enter("a")
+        inner.say(actor, "a", 1, "run.end")
+        await inner.settle(actor)
+        run = inner.folder / "runs" / actor.run_id
+        before = {name: (run / name).read_bytes() for name in ("analytics.json", "agent.logs")}
+        late = inner.runs.actor(actor.run_id)
+        inner.say(late, "a", 2, "error", error_type="Boom", error="late")
+        await inner.settle(late)
+        wanted = {name: (run / name).read_bytes() for name in before}
+        assert wanted != before
+        for name, data in before.items():
+            (run / name).write_bytes(data)
+        past = (run / "trace.jsonl").stat().st_mtime - 1
+        os.utime(run / "analytics.json", (past, past))
+        await inner.restart()
+        await inner.runs.finalising.settled(actor.run_id)
+        assert {name: (run / name).read_bytes() for name in before} == wanted
+
+    play(story)
+
+
+def test_a_resume_says_running_before_its_record_is_there(play, monkeypatch):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        inner.say(actor, "a", 1, "run.end")
+        await inner.settle(actor)
+        again = inner.runs.actor(actor.run_id)
+        seen = []
+        commit = again.commit
+        monkeypatch.setattr(again, "commit", lambda: (seen.append(inner.status(actor.run_id)), commit()))
+        inner.enter("b", "s")
+        assert seen == ["running"]
+        meta = json.loads((inner.folder / "runs" / actor.run_id / "meta.json").read_text())
+        assert [a["outcome"] for a in meta["attempts"]] == ["ok", "running"]
+
+    play(story)
+
+
+def test_an_unknown_run_is_refused(play):
+    async def story(inner):
+        with pytest.raises(Rejected):
+            inner.runs.target("a", "20200101_000000_0000", None)
+
+    play(story)
