@@ -11,9 +11,10 @@ INDEX: Final = "index.jsonl"
 NAVIGATE: Final = "NAVIGATE.md"
 
 STATE: Final = ".agentrund"
-LOCK: Final = ".agentrund/lock"
-INTAKE: Final = ".agentrund/intake"
-QUARANTINE: Final = ".agentrund/quarantine"
+LOCK: Final = "lock"
+INTAKE: Final = "intake"
+QUARANTINE: Final = "quarantine"
+"""Below the state folder."""
 
 TRACE: Final = "trace.jsonl"
 LOGS: Final = "agent.logs"

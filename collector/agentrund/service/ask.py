@@ -97,7 +97,9 @@ def holder(root: Path) -> Path | None:
     The lock itself is not tried: even for a moment, that would keep a starting collector out.
     """
     try:
-        fd = os.open(root / layout.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(
+            root / layout.STATE / layout.LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         with os.fdopen(fd, "rb") as file:
             owner = msgspec.json.decode(file.read(_LOCK_MAX), type=_Owner)
     except (OSError, msgspec.MsgspecError):

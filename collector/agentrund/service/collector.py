@@ -22,7 +22,6 @@ from agentrund.service.listener import Listener
 from agentrund.service.otlp_door import OtlpDoor
 from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.recovery import Recovery
-from agentrund.service.requests import Requests
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.spool import SpoolIntake, spool_folder
@@ -57,12 +56,10 @@ class Collector:
         self.watch = ProcessWatch()
         self.runs = Runs(root, _open_index(root), self.clock, settings.blob_max_bytes)
         self.recovery = Recovery(self.runs)
-        self.stream = StreamService(settings, self.runs, self.watch, self.syncing)
-        self.stream.status = lambda: status(self)
-        self.stream.do = Requests(self.runs).take
+        self.stream = StreamService(settings, self.runs, self.watch, self.syncing, partial(status, self))
         self.otlp = OtlpDoor(settings, self.runs, self.watch)
         self.spool = SpoolIntake(spool_folder(), self.stream)
-        self.stream.spool = self.spool
+        self.stream.lives.spool = self.spool
         self.door: UnixSocketDoor
         self._clock_gap = min(CLOCK_GAP_S, max(CLOCK_GAP_LEAST_S, settings.heartbeat_timeout / 2))
         self._tasks: list[asyncio.Task[None]] = []
@@ -94,8 +91,8 @@ class Collector:
         for actor in recovered:
             for source in actor.state.live_sources():
                 if source.door == DOOR_SOCKET:
-                    self.stream.watch(actor, source)
-            self.stream.linger(actor)
+                    self.stream.lives.watch(actor, source)
+            self.stream.lives.linger(actor)
         self.otlp.restore(recovered)
 
     def _greet(self) -> None:
@@ -124,7 +121,7 @@ class Collector:
             with _survived("the beat"):
                 if gap > self._clock_gap:
                     log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", gap)
-                    self.stream.grant_interval()
+                    self.stream.lives.grant_interval()
                     self.otlp.service.grant_interval()
                 self.stream.tick()
                 self._watch(self.recovery.again())

@@ -36,7 +36,7 @@ class OtlpDoor:
     def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch) -> None:
         self._settings = settings
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
-        folder = runs.root.state.make(layout.INTAKE.rsplit("/", 1)[-1])
+        folder = runs.root.state.make(layout.INTAKE)
         intake = Intake(folder, partial(runs.root.quarantine, "intake"))
         self._runner = OtlpRunner(runs, watch, intake)
         self._finder = PeerFinder()

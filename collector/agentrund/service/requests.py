@@ -10,13 +10,15 @@ import logging
 from collections.abc import Coroutine
 from contextlib import closing
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentrund.model.errors import AgentrundError, Damaged, Rejected
 from agentrund.model.event import Json
 from agentrund.service import maintenance
 from agentrund.service.runs import Runs
-from agentrund.service.stream_session import Session
+
+if TYPE_CHECKING:
+    from agentrund.service.stream_session import Session
 
 log: Final = logging.getLogger(__name__)
 

@@ -110,7 +110,7 @@ class RunActor:
     # -- inputs -----------------------------------------------------------------------------------
 
     def arrive(self, who: Arrival) -> None:
-        """A source takes its place. Raises OSError where its metadata cannot be stored."""
+        """A source takes its place. Raises Unavailable where its metadata cannot be stored."""
         who.metadata = self._fit(who.metadata)
         self._perform(self.machine.arrive(who, self._clock.now()))
 

@@ -1,6 +1,6 @@
 """One connection's conversation with the collector: hello, events, control frames, ends.
 
-Which run a frame lands in is decided by ``Runs``, who is alive by ``StreamService``; this file only speaks
+Which run a frame lands in is decided by ``Runs``, who is alive by ``Lives``; this file only speaks
 the protocol.
 """
 
@@ -122,7 +122,7 @@ class Session:
                 "attempt": attempt.n,
                 "resume_seq": attempt.resume_seq,
                 "acked": source.high_water,
-                "heartbeat_s": self._service.heartbeat_s(seat.source),
+                "heartbeat_s": self._service.lives.heartbeat_s(seat.source),
                 "max_line_bytes": self._service.max_line_bytes,
             }
         )
@@ -134,7 +134,7 @@ class Session:
             return
         self._service.unseat(self, seat)
         if seat.orphan:
-            self._service.gone(seat.run_id, seat.source, cause)
+            self._service.lives.gone(seat.run_id, seat.source, cause)
 
     def _take_control(self, control: Control) -> None:
         handler = self._control.get(control.op)
@@ -200,7 +200,7 @@ class Session:
         self.reply({"op": "status", **self._service.status()})
 
     def _do(self, args: Json) -> None:
-        self._service.do(self, args)
+        self._service.requests.take(self, args)
 
     # -- the end of a read, and of the connection -------------------------------------------------
 
@@ -253,7 +253,7 @@ class Session:
         if self._unnumbered:
             self._mark_unnumbered()
         if self._spoke and self._seat is not None:
-            self._service.heard(self._seat.source)
+            self._service.lives.heard(self._seat.source)
         self._spoke = False
         for actor in self._touched.values():
             self._service.runs.commit(actor)

@@ -28,7 +28,7 @@ class IndexFile:
     """The index of a root. One process writes it: the holder of the root's lock."""
 
     def __init__(self, folder: Folder) -> None:
-        """Open it. Raises Damaged where it does not consist of whole rows: then build it again."""
+        """Open it, and cut off a row that was being appended when its writer was killed."""
         self._folder = folder
         self._fd = folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
         self._end = os.fstat(self._fd).st_size

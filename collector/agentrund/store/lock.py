@@ -9,12 +9,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import Any, Final
+from typing import Any
 
+from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.store.folder import Folder
-
-_NAME: Final = "lock"
 
 
 class RootLock:
@@ -25,20 +24,21 @@ class RootLock:
 
         ``owner`` is what others read: ``pid``, and ``socket`` where there is one.
         """
-        self._fd = state.open_file(_NAME, os.O_RDWR | os.O_CREAT)
+        self._fd = state.open_file(layout.LOCK, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._fd, 4096, 0)
             os.close(self._fd)
+            root = state.path.removesuffix(f"/{layout.STATE}")
             raise Unavailable(
-                f"{state.path.removesuffix('/.agentrund')} is written by another collector ({_name(holder)})",
+                f"{root} is written by another collector ({_name(holder)})",
                 hint="use that one, stop it, or choose another --root",
             ) from None
         except OSError as error:
             os.close(self._fd)
             raise Unavailable(
-                f"cannot lock {state.path}/{_NAME}: {error.strerror}",
+                f"cannot lock {state.path}/{layout.LOCK}: {error.strerror}",
                 hint="the root must lie on a local file system that supports flock",
             ) from error
         os.ftruncate(self._fd, 0)

@@ -113,7 +113,7 @@ class Root:
 
     def quarantine(self, run_id: str, name: str, data: bytes) -> None:
         """Keep bytes that were cut off a file of a run."""
-        with self.state.make("quarantine") as folder:
+        with self.state.make(layout.QUARANTINE) as folder:
             for n in range(1, 1000):
                 try:
                     fd = folder.open_file(f"{run_id}.{name}.{n}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
