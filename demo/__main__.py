@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from agentrund.service import discovery
 
@@ -31,6 +32,7 @@ class Demo:
     def __init__(self, base: Path) -> None:
         self.root = base / ".runs"
         self.socket = base / "agentrund.sock"
+        self.log = base / "collector.log"
         self.env = {
             **os.environ,
             "AGENTRUND_ROOT": str(self.root),
@@ -41,15 +43,19 @@ class Demo:
 
     def play(self) -> int:
         """All acts, in order."""
-        collector = self.start("-m", "agentrund.cli.main", "serve", stdout=subprocess.PIPE)
+        with self.log.open("w", encoding="utf-8") as stderr:
+            collector = self.start("-m", "agentrund.cli.main", "serve", stdout=subprocess.PIPE, stderr=stderr)
         try:
             greeting = collector.stdout and collector.stdout.readline()
             if not greeting:
+                print(self.log.read_text(encoding="utf-8"))
                 return collector.wait()
             self.agents_at_work()
             self.show()
             say("The verdict", "agentrund verify")
-            return self.cli("verify")
+            verdict = self.cli("verify")
+            print("\nThe demo ends here, and its files are removed.")
+            return verdict
         finally:
             collector.send_signal(signal.SIGTERM)
             collector.wait(PATIENCE_S)
@@ -112,7 +118,11 @@ class Demo:
     # -- helpers ----------------------------------------------------------------------------------
 
     def start(
-        self, *args: str, env: dict[str, str] | None = None, stdout: int | None = None
+        self,
+        *args: str,
+        env: dict[str, str] | None = None,
+        stdout: int | None = None,
+        stderr: TextIO | None = None,
     ) -> subprocess.Popen[str]:
         """Start a program of the demo."""
         return subprocess.Popen(  # noqa: S603 - our own programs
@@ -120,6 +130,7 @@ class Demo:
             env={**self.env, **(env or {})},
             cwd=HERE.parent,
             stdout=stdout,
+            stderr=stderr,
             text=True,
         )
 

@@ -128,6 +128,8 @@ class Collector:
             with _survived("the OTLP beat"):
                 self.otlp.service.tick()
             if ticks % TICKS_PER_SYNC == 0:
+                with _survived("the rows"):
+                    self.runs.refresh_rows()
                 with _survived("syncing"):
                     self.syncing.sync(self.runs.take_unsynced())
                     self.syncing.sync_journal(self.otlp.service.dup_journal())

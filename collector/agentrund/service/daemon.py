@@ -59,21 +59,18 @@ def _raise_descriptor_limit() -> None:
 async def _serve(settings: Settings) -> bool:
     """Run until a signal; False where work was left to the next start."""
     path = places.listen_socket(settings.socket, os.environ)
-    root = Root.open(settings.root, {"pid": os.getpid(), "socket": str(path)})
-    try:
-        listener = Listener(path)
+    with contextlib.ExitStack() as stack:
+        # The socket first: where another collector serves it, no root is made for nothing.
+        listener = stack.enter_context(contextlib.closing(Listener(path)))
+        owner = {"pid": os.getpid(), "socket": str(path)}
+        root = stack.enter_context(contextlib.closing(Root.open(settings.root, owner)))
+        collector = Collector(settings, root, listener)
+        stop = _stop_on_signal()
         try:
-            collector = Collector(settings, root, listener)
-            stop = _stop_on_signal()
-            try:
-                await collector.start()
-                await stop.wait()
-            finally:
-                finished = await collector.stop()
+            await collector.start()
+            await stop.wait()
         finally:
-            listener.close()
-    finally:
-        root.close()
+            finished = await collector.stop()
     return finished
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from agentrund.model.errors import Unavailable
 
 _BACKLOG: Final = 1024
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Listener:
@@ -21,9 +22,12 @@ class Listener:
         """Bind ``path``. Raises Unavailable where another collector serves it, or no socket lies there."""
         self.path = path
         # The lock decides between starters; it lies beside the socket because roots may differ.
-        self._lock = os.open(
-            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        try:
+            self._lock = os.open(path.with_name(f".{path.name}.lock"), _LOCK_FLAGS, 0o600)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot make a socket in {path.parent}: {error.strerror}", hint="choose another --socket"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove_stale(path)

@@ -32,6 +32,7 @@ log: Final = logging.getLogger(__name__)
 _ID_BASES: Final = 0x8000
 """Ids of one second start at a random number below this, and count up from there."""
 _WARN_EVERY_S: Final = 60.0
+_ROWS_AT_ONCE: Final = 200
 
 
 class Runs:
@@ -58,6 +59,7 @@ class Runs:
         self._sessions: dict[str, str] = {}
         self._blocked: set[RunActor] = set()
         self._apart: set[str] = set()
+        self._grown: dict[str, None] = {}
         self._unsynced: dict[str, RunFiles] = {}
         self._last_second = 0
         self._last_number = 0
@@ -236,6 +238,17 @@ class Runs:
         self._blocked.discard(actor)
         if actor.files.unsynced:
             self._unsynced[actor.run_id] = actor.files
+            self._grown[actor.run_id] = None
+
+    def refresh_rows(self) -> None:
+        """Bring the rows of open runs that have grown up to what has happened, some of them at a time."""
+        for run_id in list(self._grown)[:_ROWS_AT_ONCE]:
+            del self._grown[run_id]
+            actor = self._actors.get(run_id)
+            if actor is not None and actor.state.is_open:
+                self.chores.do(
+                    f"row of {run_id}", partial(self.index.put, index_rows.running_row(actor.state))
+                )
 
     def take_unsynced(self) -> list[RunFiles]:
         """Runs with lines that are not on stable storage yet, ended and forgotten ones too."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from agentrund.formats import layout
+from agentrund.model.errors import Unavailable
 from agentrund.model.ids import is_run_id, link_name
 from agentrund.store.folder import Folder
 from agentrund.store.lock import RootLock
@@ -36,11 +37,16 @@ class Root:
     def open(cls, path: Path, owner: dict[str, Any]) -> Self:
         """Open ``path``, make what is missing, and take the lock. Raises Unavailable where it is held."""
         path = path.absolute()
-        folder = Folder.root(path)
-        state = folder.make(layout.STATE)
-        lock = RootLock(state, owner)
-        _ignore_in_git(path)
-        return cls(folder, state, lock)
+        try:
+            folder = Folder.root(path)
+            state = folder.make(layout.STATE)
+            lock = RootLock(state, owner)
+            _ignore_in_git(path)
+            return cls(folder, state, lock)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write in root {path}: {error.strerror}", hint="choose another --root"
+            ) from error
 
     def close(self) -> None:
         """Close all files and give the lock up."""
@@ -150,5 +156,6 @@ def _ignore_in_git(root: Path) -> None:
             file.write(
                 (b"\n" if text and not text.endswith(b"\n") else b"") + b"\n# agentrund\n" + line + b"\n"
             )
+        log.info("%s: added %s", path, os.fsdecode(line))
     except OSError as error:
         log.warning("%s: cannot add %s: %s", path, os.fsdecode(line), error.strerror)

@@ -180,3 +180,15 @@ def test_an_unknown_run_is_refused(play):
             inner.runs.target("a", "20200101_000000_0000", None)
 
     play(story)
+
+
+def test_the_row_of_an_open_run_follows_it(play):
+    async def story(inner):
+        actor = inner.enter("a")
+        for n in range(1, 4):
+            inner.say(actor, "a", n, "llm.prompt")
+        inner.runs.refresh_rows()
+        [row] = [row for _, row in inner.runs.index.rows()]
+        assert (row["status"], row["llm_calls"]) == ("running", 3)
+
+    play(story)
