@@ -7,30 +7,24 @@ import re
 from pathlib import Path
 
 from agentrund.receivers.decode.jsonl import Hello, decode
-from support.run_folder import CRASHED, IDENTITY, write_run
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
-FACTS = [
-    ("run.start", None, {"session_id": "sess_eda", **IDENTITY, "framework": "langgraph"}),
-    ("agent.start", "triage", {}),
-    ("llm.prompt", "triage", {"messages": 4, "tokens_in": 812, "text": "short"}),
-    ("llm.response", "triage", {
-        "stop_reason": "end_turn", "tokens_out": 386, "cost_usd": 0.0005,
-        "text": '{"decision": "work",\n "why": "data is there"}',
-    }),
-    ("tool.call", "run_python", {"args": {"code": "1/0"}}),
-    CRASHED[-1],
-]  # fmt: skip
+EXAMPLE = Path(__file__).parents[1] / "golden" / "example_root" / "latest"
 
 
 def blocks(page, language=""):
     return re.findall(rf"^```{language}\n(.*?)^```", (REFERENCE / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_transcript(tmp_path):
-    written = (write_run(tmp_path, FACTS, limit=8192) / "agent.logs").read_text()
-    assert written in blocks("run-folder.md")
+def test_the_transcript():
+    written = (EXAMPLE / "agent.logs").read_text()
+    quoted = next(block for block in blocks("run-folder.md") if block.startswith("==== attempt 1"))
+    parts = quoted.split("  …\n")
+    places = [written.find(part) for part in parts]
+    assert len(parts) > 1
+    assert -1 < places[0]
+    assert places == sorted(places)
 
 
 def test_the_frames():
