@@ -23,7 +23,7 @@ def test_the_transcript():
     parts = quoted.split("  …\n")
     places = [written.find(part) for part in parts]
     assert len(parts) > 1
-    assert -1 < places[0]
+    assert places[0] >= 0
     assert places == sorted(places)
 
 
