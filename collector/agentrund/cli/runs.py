@@ -60,8 +60,8 @@ def command(
     """
     if path is not None and root is not None:
         raise UsageError("PATH and --root both name a root", hint="give one of them")
-    folder = Root(path) if path is not None else open_root(root)
     wanted = Filter(status=status, session=session, since=_since(since), limit=limit)
+    folder = Root(path) if path is not None else open_root(root)
     listing = list_runs(folder, wanted)
     if as_json:
         for row in listing.rows:
@@ -86,7 +86,7 @@ def _since(text: str | None) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise UsageError(
-            f"--since {text}: not a time", hint="expected 30min, 2h, 3d, or 2026-08-30T14:00"
+            f"--since {text}: not a time", hint="expected 30m, 2h, 3d, or 2026-08-30T14:00"
         ) from None
 
 
@@ -102,7 +102,7 @@ def _cells(row: Json) -> tuple[str, ...]:
         _number(row.get("errors"), "{}"),
         _number(row.get("cost_usd"), "${:.4f}"),
         str(row.get("session_id") or "-"),
-        _short(str(row.get("last_error") or "")),
+        _short(str(row.get("last_error") or "-")),
     )
 
 

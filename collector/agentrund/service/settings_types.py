@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 _SIZE: Final = re.compile(r"(\d+)\s*(B|[kK]B|[MG]B|[KMG]iB)?")
 _BYTES: Final = {
@@ -64,7 +64,7 @@ class Address:
 
 
 def parse_time(value: Any) -> float:
-    """Seconds of ``30s``, ``5min``, ``2h``, ``1d``, ``250ms``; a bare number has no unit and is refused."""
+    """Seconds of ``30s``, ``5min`` or ``5m``, ``2h``, ``1d``, ``250ms``; a bare number is refused."""
     match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError

@@ -11,13 +11,22 @@ from agentrund.service import settings_types as kinds
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30s", 30), ("5min", 300), ("2h", 7200), ("1d", 86400), ("250ms", 0.25), ("1.5s", 1.5), ("2 h", 7200)],
+    [
+        ("30s", 30),
+        ("5min", 300),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("250ms", 0.25),
+        ("1.5s", 1.5),
+        ("2 h", 7200),
+    ],
 )
 def test_times(text, seconds):
     assert kinds.parse_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "5m", "-1s", "1e3s", "s", 5, 5.0, None, True])
+@pytest.mark.parametrize("text", ["", "5", "5M", "5mins", "-1s", "1e3s", "s", 5, 5.0, None, True])
 def test_no_times(text):
     with pytest.raises(ValueError):
         kinds.parse_time(text)
