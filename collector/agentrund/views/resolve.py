@@ -12,7 +12,8 @@ from agentrund.model.ids import link_name
 from agentrund.views.folder import Root
 
 LATEST: Final = "latest"
-_ANCHOR: Final = re.compile(r"(.*)#(\d+)", re.DOTALL)
+_ANCHOR: Final = re.compile(r"(.*)#(.*)", re.DOTALL)
+_NUMBER: Final = re.compile(r"[0-9]+")
 _LISTED: Final = 10
 """How many matches of an ambiguous prefix are worth a person's eyes."""
 
@@ -26,7 +27,7 @@ class Target:
 
 
 def resolve(root: Root, text: str) -> Target:
-    """The run (and event) ``text`` names. Raises NoSuchRun, or UsageError where several runs match."""
+    """The run (and event) ``text`` names. Raises NoSuchRun, or UsageError."""
     run_id = _run(root, text)
     if run_id is not None:
         return Target(run_id)
@@ -35,7 +36,7 @@ def resolve(root: Root, text: str) -> Target:
         # A bare `#0016` means the newest run.
         run_id = _run(root, match[1] or LATEST)
         if run_id is not None:
-            return Target(run_id, int(match[2]))
+            return Target(run_id, _seq(match[2]))
     raise NoSuchRun(
         f"no run `{text}` in {root.path}", hint="`agentrund runs` lists ids; a unique prefix is enough"
     )
@@ -47,6 +48,12 @@ def parse_anchor(text: str) -> int:
     if not digits.isdecimal():
         raise UsageError(f"`{text}` is no event", hint="write its anchor, such as '#0016'")
     return int(digits)
+
+
+def _seq(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise UsageError(f"`{text}` is no event number", hint="write its anchor, such as 'latest#0016'")
+    return int(text)
 
 
 def _run(root: Root, text: str) -> str | None:

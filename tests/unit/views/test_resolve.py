@@ -49,7 +49,6 @@ def test_names(root, text, target):
         "x/../y",
         f"{RUN}/..",
         "\0",
-        "#x",
         "nothing#3",
         "%",
         ".agentrund",
@@ -102,3 +101,14 @@ def test_anchors(text, seq):
 def test_no_anchors(text):
     with pytest.raises(UsageError):
         parse_anchor(text)
+
+
+@pytest.mark.parametrize("text", ["latest#x", "#x", "latest#", "latest#-1", f"{RUN}#1x", "sess_eda#²"])
+def test_events_without_a_number(root, text):
+    with pytest.raises(UsageError, match="is no event number"):
+        resolve(root, text)
+
+
+def test_a_name_of_nothing_is_no_run_whatever_its_event(root):
+    with pytest.raises(NoSuchRun):
+        resolve(root, "nothing#x")
