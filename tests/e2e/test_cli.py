@@ -284,6 +284,20 @@ def test_status_without_a_collector(typed):
     assert fails(typed("status", "--socket", "nowhere.sock"), 4, "nowhere.sock")
 
 
+def test_status_without_a_collector_says_what_waits_for_one(typed, root):
+    (root / "spool").mkdir()
+    (root / "spool" / "a.jsonl").write_text("{}\n")
+    done = typed("status", env={"AGENTRUND_SPOOL": str(root / "spool")})
+    assert fails(done, 4, f"no collector is running; 1 spool file waits in {root / 'spool'}")
+    (root / "spool" / "b.jsonl").write_text("{}\n")
+    done = typed("status", env={"AGENTRUND_SPOOL": str(root / "spool")})
+    assert fails(done, 4, "; 2 spool files wait in ")
+
+
+def test_a_wrong_time_is_a_wrong_time_without_a_root_too(typed):
+    assert fails(typed("runs", "--root", "gone", "--since", "soon"), 2, "soon")
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -300,6 +314,7 @@ def test_status_without_a_collector(typed):
         (["tail", "--after", "x"], 2, "`x`"),
         (["show", "1999"], 3, "1999"),
         (["show", "latest#0099"], 3, "#0099"),
+        (["show", "latest#x"], 2, "`x` is no event number"),
         (["tail", "nothing"], 3, "nothing"),
         (["verify", "nothing"], 3, "nothing"),
         (["rebuild", "nothing"], 3, "nothing"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -20,6 +21,9 @@ def test_status_and_the_discovery_file_agree(tmp_path):
             assert answer[key] == told[key]
         by_root = daemon.cli("status", "--root", str(daemon.root))
         assert str(daemon.process.pid) in by_root.stdout
+        assert "slow lines" not in by_root.stdout
+        assert "slow_lines" in answer
+        assert re.search(r"^disk free +[\d.]+ [KMGT]iB$", by_root.stdout, re.MULTILINE)
         other = daemon.cli("status", "--root", str(tmp_path))
         assert (other.returncode, other.stdout) == (4, "")
         assert f"no collector holds {tmp_path}" in other.stderr

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 
 from agentrund.cli import output
 from agentrund.cli.errors import DONE
 from agentrund.cli.options import debug_option, json_option
-from agentrund.service import config
+from agentrund.service import ask, config, places
 
 
 @click.command(
@@ -27,6 +30,8 @@ def command(*, show_origin: bool, as_json: bool) -> int:
     """
     settings = config.load()
     shown = {name: settings.show(name) for name in config.NAMES}
+    if settings.socket is None and not as_json and (now := _socket_now(settings)) is not None:
+        shown["socket"] += f", now {now}"
     if as_json:
         output.json_line(
             {name: {"value": value, "origin": settings.origins[name]} for name, value in shown.items()}
@@ -38,3 +43,8 @@ def command(*, show_origin: bool, as_json: bool) -> int:
         for name, value in shown.items():
             click.echo(f"{name} = {value}")
     return DONE
+
+
+def _socket_now(settings: config.Settings) -> Path | None:
+    """The socket that is used while nobody names one."""
+    return ask.holder(settings.root) or places.find_socket(None, os.environ)

@@ -14,6 +14,7 @@ import msgspec
 
 from agentrund.formats.escape import one_line
 
+_UNIT: Final = 1024
 _CLEAR_LINE: Final = "\r\x1b[K"
 STATUS_COLOR: Final = {"ok": "green", "failed": "red", "crashed": "bright_red", "running": "cyan"}
 
@@ -45,6 +46,21 @@ def note(text: str) -> None:
 def json_line(value: Any) -> None:
     """One JSON document on one line. Integers of any size keep their digits."""
     write(msgspec.json.encode(value) + b"\n")
+
+
+def count(number: int, what: str) -> str:
+    """``1 source``, ``2 sources``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def size(octets: int) -> str:
+    """``512 B``, ``64.0 MiB``, ``78.5 GiB``: the largest unit that leaves at least one."""
+    amount, unit = float(octets), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < _UNIT:
+            break
+        amount, unit = amount / _UNIT, larger
+    return f"{octets} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from agentrund.cli import output
 from agentrund.cli.errors import DONE
 from agentrund.cli.options import debug_option, json_option, socket_option
+from agentrund.formats import figures
 from agentrund.formats.escape import one_line
+from agentrund.model.errors import Unavailable
 from agentrund.service import ask, config
+
+_FOR_PROGRAMS: Final = frozenset({"op", "slow lines"})
+"""What only --json shows."""
 
 
 @click.command(
@@ -31,29 +37,63 @@ def command(*, root: str | None, socket: str | None, as_json: bool) -> int:
     Ends with 4 when no collector can be reached. With --json its answer as it came.
     """
     settings = config.load({"root": root, "socket": socket})
-    if root is not None and socket is None:
-        # Who names a root wants to know of that one: another collector's answer would mislead.
-        where = ask.collector_of(settings.root)
-    else:
-        where = ask.find_collector(settings.socket, settings.root)
-    answer = ask.status(where)
+    try:
+        answer = ask.status(_collector(root, socket, settings))
+    except Unavailable as error:
+        raise _with_spool(error) from error
     if as_json:
         output.json_line(answer)
         return DONE
-    facts = [(name.replace("_", " "), _shown(value)) for name, value in answer.items() if name != "op"]
+    facts = [(name.removesuffix("_bytes").replace("_", " "), _shown(name, answer[name])) for name in answer]
+    facts = [(name, text) for name, text in facts if name not in _FOR_PROGRAMS]
     width = max((len(name) for name, _ in facts), default=0)
-    for name, value in facts:
-        click.echo(f"{name:<{width}}  {value}")
+    for name, text in facts:
+        click.echo(f"{name:<{width}}  {text}")
     return DONE
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+def _collector(root: str | None, socket: str | None, settings: config.Settings) -> Path:
+    if root is not None and socket is None:
+        # Who names a root wants to know of that one: another collector's answer would mislead.
+        return ask.collector_of(settings.root)
+    return ask.find_collector(settings.socket, settings.root)
+
+
+def _with_spool(error: Unavailable) -> Unavailable:
+    """The same error; it says what waits for a collector, where something does."""
+    from agentrund.service import spool  # noqa: PLC0415 - loads the collector, needed only to say this
+
+    folder = spool.spool_folder()
+    try:
+        files = sum(1 for path in folder.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
+    except OSError:
+        files = 0
+    if not files:
+        return error
+    waiting = f"{output.count(files, 'spool file')} {'waits' if files == 1 else 'wait'} in {folder}"
+    return Unavailable(f"{error.message}; {waiting}", hint=error.hint)
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "open_runs" and isinstance(value, list) and value:
+        return "\n".join([str(len(value)), *(f"  {_open_run(run)}" for run in value)])
+    if name.endswith("_bytes") and isinstance(value, int):
+        return output.size(value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items()) or "-"
+        return ", ".join(f"{key} {_shown(key, item)}" for key, item in value.items()) or "-"
     if isinstance(value, list):
-        return ", ".join(map(_shown, value)) or "-"
-    return one_line(str(value))
+        return ", ".join(_shown("", item) for item in value) or "-"
+    return "-" if value is None else one_line(str(value))
+
+
+def _open_run(run: Any) -> str:
+    """One line of a run that is going on."""
+    parts = [
+        str(run.get("run_id")),
+        f"attempt {run.get('attempt')}",
+        f"at {figures.anchor(run.get('last_seq') or 0)}",
+        output.count(run.get("sources") or 0, "source"),
+    ]
+    if run.get("session_id") is not None:
+        parts.append(f"session {run['session_id']}")
+    return one_line("  ".join(parts))

@@ -84,3 +84,15 @@ def test_painting_adds_codes_and_changes_nothing(line):
 
 def test_text_inside_a_frame_is_left_alone():
     assert paint(b'{"decision": "work"}\n\n') == b'{"decision": "work"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (64 << 20, "64.0 MiB"), (84_291_234_816, "78.5 GiB")],
+)
+def test_sizes_for_people(octets, text):
+    assert output.size(octets) == text
+
+
+def test_counts_for_people():
+    assert [output.count(n, "source") for n in (0, 1, 2)] == ["0 sources", "1 source", "2 sources"]
