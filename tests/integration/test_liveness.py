@@ -77,17 +77,46 @@ def test_the_cause_is_what_the_kernel_says(daemon, code, cause):
     assert f"({cause})" in banner(daemon)[0]
 
 
-def test_what_was_in_the_socket_at_the_death_is_kept(daemon):
+def test_what_was_in_the_socket_at_the_death_comes_before_its_end(daemon):
     code = """
-client.send({"op": "hello", "source": "agent"}, *[{"n": n, "type": "log", "payload": {"i": n}} for n in range(1, 301)])
+import socket
+client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
+client.send({"op": "hello", "source": "agent"})
+client.sock.setblocking(False)
+sent = 0
+try:
+    # More than one read of the collector, where the kernel takes that much.
+    while sent < 2000:
+        line = b'{"n":%d,"type":"log","payload":{"i":%d,"x":"%b"}}' % (sent + 1, sent + 1, b"y" * 400)
+        if client.sock.send(line + b"\\n") != len(line) + 1:
+            break
+        sent += 1
+except BlockingIOError:
+    pass
+print(sent, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     daemon.process.send_signal(signal.SIGSTOP)
     with Agent(daemon.socket, code) as agent:
+        sent = int(agent.process.stdout.readline())
         agent.end()
     daemon.process.send_signal(signal.SIGCONT)
     banner(daemon)
-    assert [r["payload"]["i"] for r in daemon.trace() if r["type"] == "log"] == list(range(1, 301))
+    trace = daemon.trace()
+    assert [r["payload"]["i"] for r in trace if r["type"] == "log"] == list(range(1, sent + 1))
+    assert trace[-1]["type"] == "source.exit"
+
+
+def test_what_a_source_wrote_down_comes_before_its_end(daemon):
+    with Agent(daemon.socket, WORK + "ready()") as agent:
+        agent.wait_ready()
+        spool = daemon.base / "spool"
+        spool.mkdir(mode=0o700, exist_ok=True)
+        frames = [{"op": "hello", "source": "agent"}, {"n": 3, "type": "run.end", "status": "ok"}]
+        (spool / "agent.jsonl").write_text("".join(json.dumps(frame) + "\n" for frame in frames))
+        agent.kill()
+    assert finished(daemon)["status"] == "ok"
+    assert "without run.end" not in logs(daemon)
 
 
 def test_a_grandchild_that_holds_the_socket_does_not_hide_a_death(daemon):

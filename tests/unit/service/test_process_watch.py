@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -98,3 +99,24 @@ def test_a_process_is_described_by_what_proc_says():
     assert found["argv"][0]
     assert found["cwd"] == os.getcwd()
     assert describe(2**22 + 1) == {}
+
+
+def test_what_cannot_be_seen_is_no_death(monkeypatch):
+    def no_descriptors(*_args):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def play() -> None:
+        watch = ProcessWatch()
+        with monkeypatch.context() as patch:
+            patch.setattr("pathlib.Path.read_bytes", no_descriptors)
+            with pytest.raises(OSError, match="Too many"):
+                start_time(os.getpid())
+        who = Identity(os.getpid(), start_time(os.getpid()))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pidfd_open", no_descriptors)
+            with pytest.raises(OSError, match="Too many"):
+                watch.watch(who, lambda _cause: None)
+        assert watch.watch(who, lambda _cause: None)
+        watch.close()
+
+    asyncio.run(play())
