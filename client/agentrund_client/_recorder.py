@@ -62,7 +62,7 @@ class Recorder:
         self._source = self._by_pid.setdefault(child.pid, child)
         return self._source
 
-    def report(self, fault: BaseException, place: Place, **fields: Any) -> None:
+    def report(self, fault: BaseException, place: Place, /, **fields: Any) -> None:
         """Send an exception as one `error` event, the first time this run hears of it."""
         source = self.source
         if getattr(fault, _MARK, None) == source.id:

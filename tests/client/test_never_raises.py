@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import agentrund_client
@@ -109,7 +109,9 @@ junk = st.recursive(
 )
 fields = st.dictionaries(
     st.one_of(
-        st.sampled_from(["name", "type", "status", "level", "message", "text", "self", "kind"]),
+        st.sampled_from(
+            ["name", "type", "status", "level", "message", "text", "self", "kind", "fault", "place"]
+        ),
         st.text(max_size=4),
     ),
     junk,
@@ -159,6 +161,7 @@ COMMON = settings(max_examples=60, deadline=None, suppress_health_check=list(Hea
 
 @COMMON
 @given(a=junk, b=junk, more=fields)
+@example(a=ValueError("x"), b=[], more={"self": 1, "fault": 2, "place": 3, "function": 4})
 def test_any_input_arrives_as_strict_json(client, collector, a, b, more):
     before = len(collector.raw)
     # Truth of junk is the agent's affair, not ours.
