@@ -29,6 +29,9 @@ def place(monkeypatch):
             monkeypatch.delenv(variable)
         monkeypatch.setenv("AGENTRUND_SOCKET", f"{folder}/s.sock")
         monkeypatch.setenv("AGENTRUND_SPOOL", f"{folder}/spool")
+        # What an artifact folder without a run would leave in the machine's temporary folder.
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
         yield pathlib.Path(folder)
 
 

@@ -62,7 +62,8 @@ class Daemon:
 
     def __exit__(self, *exc: object) -> None:
         if self.process.poll() is None:
-            self.stop()
+            # A wrapper (`unshare`) passes no signal on but the last one.
+            self.kill() if self.wrapper else self.stop()
         self.process.stdout.close()
 
     def stop(self) -> int:
