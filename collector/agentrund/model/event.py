@@ -60,7 +60,7 @@ class Record:
         return self.src is not None and self.src.get("late") is True
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class OpenStep:
     """An opening record that no closing record has answered yet. ``span`` is the sender's id for it."""
 

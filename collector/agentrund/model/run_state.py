@@ -149,24 +149,37 @@ class RunState:
         """Fold one record in; returns a ``Change`` or None. Records must come in seq order."""
         self.last_seq = record.seq
         kind = record.type
+        if kind in kinds.LIFECYCLE:
+            return self._apply_lifecycle(record)
+        late = record.late
+        self._stretch(self._attempt_of(record), record, late=late)
+        self._settle(record)
+        self._count(record)
+        self._track_step(record)
+        return Change.LATE if late else None
+
+    def _apply_lifecycle(self, record: Record) -> str | None:
+        kind, late = record.type, record.late
         if kind in (kinds.RUN_START, kinds.RUN_RESUME):
             return self._open_attempt(record)
         attempt = self._attempt_of(record)
-        self._stretch(attempt, record)
+        self._stretch(attempt, record, late=late)
         if kind == kinds.SOURCE_JOIN:
             self._add_source(record)
             return None
         if kind == kinds.SOURCE_EXIT:
             return self._source_exit(attempt, record)
         self._settle(record)
-        if kind == kinds.RUN_END and not record.late:
+        if not late:
             return self._end(attempt, record)
         self._count(record)
-        self._track_step(record)
-        return Change.LATE if record.late else None
+        return Change.LATE
 
     def _attempt_of(self, record: Record) -> Attempt:
-        for attempt in reversed(self.attempts):
+        attempts = self.attempts
+        if attempts and attempts[-1].n == record.attempt:
+            return attempts[-1]
+        for attempt in attempts:
             if attempt.n == record.attempt:
                 return attempt
         # A trace that does not begin with run.start (another writer's, or damaged): give it an attempt.
@@ -190,7 +203,7 @@ class RunState:
 
     def _open_attempt(self, record: Record) -> str:
         attempt = self._new_attempt(record)
-        self._stretch(attempt, record)
+        self._stretch(attempt, record, late=False)
         session = record.payload.get("session_id")
         if isinstance(session, str) and self.session_id is None:
             self.session_id = session
@@ -217,15 +230,17 @@ class RunState:
             high_water=known.high_water if known else 0,
         )
 
-    def _stretch(self, attempt: Attempt, record: Record) -> None:
+    @staticmethod
+    def _stretch(attempt: Attempt, record: Record, *, late: bool) -> None:
         attempt.last_seq = record.seq
-        if record.late:
+        if late:
             return
-        attempt.last_ts, attempt.last_iso = record.ts, record.iso
-        if attempt.first_live_ts is None or record.ts < attempt.first_live_ts:
-            attempt.first_live_ts = record.ts
-        if attempt.last_live_ts is None or record.ts > attempt.last_live_ts:
-            attempt.last_live_ts = record.ts
+        ts = record.ts
+        attempt.last_ts, attempt.last_iso = ts, record.iso
+        if attempt.first_live_ts is None or ts < attempt.first_live_ts:
+            attempt.first_live_ts = ts
+        if attempt.last_live_ts is None or ts > attempt.last_live_ts:
+            attempt.last_live_ts = ts
 
     def _source_exit(self, attempt: Attempt, record: Record) -> str | None:
         payload = record.payload
@@ -290,7 +305,7 @@ class RunState:
             totals.last_error_seq = record.seq
             totals.last_error = f"{said(error_type)}: {said(payload.get('error'))}"
         cost = payload.get("cost_usd")
-        if is_number(cost) and record.type not in (kinds.AGENT_END, kinds.RUN_END):
+        if cost is not None and is_number(cost) and record.type not in (kinds.AGENT_END, kinds.RUN_END):
             totals.reported_usd = (totals.reported_usd or 0.0) + cost
 
     def _track_step(self, record: Record) -> None:

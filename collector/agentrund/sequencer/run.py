@@ -34,9 +34,9 @@ LATEST: Final = 7_258_118_400.0
 _TOTALS: Final = ("cost_usd", "llm_calls", "tool_calls", "errors")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Step:
-    """One numbered record and what it changed (``run_state.Change`` or None)."""
+    """One numbered record and what it changed (``run_state.Change`` or None). Not frozen: made per event."""
 
     record: Record
     change: str | None

@@ -23,12 +23,14 @@ _MAX_DIGITS: Final = min(4000, sys.get_int_max_str_digits() or 4000)
 
 MAX_DEPTH: Final = 200
 """Levels a payload may be nested: what reads it later may stop at 254 (orjson) or at its own stack's end."""
+_RETURN, _TAB, _SPACE = b"\r\t "
+"""Looked for as integers: a third of the time that a search for bytes takes."""
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
 def clean_object(raw: bytes) -> Json | None:
     """The parsed object if its bytes may be stored as they are, else None."""
-    if raw[:1] != b"{" or b"\r" in raw:
+    if raw[:1] != b"{" or _RETURN in raw:
         return None
     try:
         value = _DECODE(raw)
@@ -44,7 +46,8 @@ def clean_object(raw: bytes) -> Json | None:
     if keys is None:
         return None
     # Other counts mean a repeated key, blanks before a colon, or a string that holds `":`: rare, so look.
-    if (keys != raw.count(b'":') or b" :" in raw or b"\t:" in raw) and _repeats_a_key(raw):
+    blank = _TAB in raw or (_SPACE in raw and b" :" in raw)
+    if (blank or keys != raw.count(b'":')) and _repeats_a_key(raw):
         return None
     return value
 
