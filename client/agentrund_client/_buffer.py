@@ -57,11 +57,6 @@ class Buffer:
         return len(self._pending)
 
     @property
-    def in_flight(self) -> int:
-        """How many entries were sent and are not acked."""
-        return len(self._in_flight)
-
-    @property
     def half_full(self) -> bool:
         """Time to read acks, or the bound will be reached."""
         return self._bytes > self._half_bytes or len(self) > self._half_events

@@ -166,11 +166,6 @@ class TraceTree:
         return rooted.issuperset(sources)
 
     @property
-    def has_agent_root(self) -> bool:
-        """Whether an agent, step or other span is root or local root."""
-        return any(not root.leaf for root in self.roots)
-
-    @property
     def is_bare_call(self) -> bool:
         """Whether all that came lies under roots that are calls themselves."""
         tops = [n for n in self._entries if n.kind is not SpanKind.DETAIL]
