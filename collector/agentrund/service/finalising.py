@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ class Finalising:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="finalise")
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, RunFiles] = {}
-        self._closing = False
+        self._closing = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -58,15 +59,12 @@ class Finalising:
 
     async def _work(self, run_id: str, files: RunFiles) -> None:
         row = await self._until_done(run_id, files)
-        again = self._again.pop(run_id, None)
-        if again is not None and not self._closing:
-            await asyncio.sleep(LATE_DELAY_S)
-            row = await self._until_done(run_id, again)
+        while run_id in self._again:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), LATE_DELAY_S)
+            row = await self._until_done(run_id, self._again.pop(run_id))
         del self._running[run_id]
-        if run_id in self._again and not self._closing:
-            self.submit(run_id, self._again.pop(run_id))
-        else:
-            self._done(run_id, row)
+        self._done(run_id, row)
 
     async def _until_done(self, run_id: str, files: RunFiles) -> Row | None:
         """The row, once the disk takes the files; None where the trace is damaged, or we are leaving."""
@@ -86,7 +84,7 @@ class Finalising:
             except Exception:
                 log.exception("run %s has no derived files: a bug of ours", run_id)
                 return None
-            if self._closing:
+            if self._closing.is_set():
                 return None
             await asyncio.sleep(RETRY_S)
 
@@ -95,7 +93,7 @@ class Finalising:
 
         What is left behind has a row that says ``running``, and is made at the next start.
         """
-        self._closing = True
+        self._closing.set()
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=STOP_S)
         finished = not self._running

@@ -103,13 +103,16 @@ class RunFiles:
             os.close(fd)
 
     def is_stale(self) -> bool:
-        """Whether the trace is newer than what was derived from it last."""
+        """Whether the trace may be newer than what was derived from it last.
+
+        The kernel's clock of files ticks every few milliseconds: the same time proves nothing.
+        """
         with self.folder() as folder:
             try:
                 derived = os.stat(layout.ANALYTICS, dir_fd=folder.fd, follow_symlinks=False)
             except FileNotFoundError:
                 return True
-        return derived.st_mtime < self.trace.modified
+        return derived.st_mtime <= self.trace.modified
 
     def take_unsynced(self) -> list[str]:
         """Call before ``sync``, where lines are written: what has to be synced beside the trace."""

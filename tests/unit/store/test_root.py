@@ -100,3 +100,18 @@ def test_cut_bytes_are_kept_apart(tmp_path):
     root.close()
     kept = sorted((tmp_path / ".agentrund" / "quarantine").iterdir())
     assert [path.read_bytes() for path in kept] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(("derived", "stale"), [(-1, True), (0, True), (1, False)])
+def test_files_derived_in_the_very_tick_of_the_trace_may_be_stale(tmp_path, derived, stale):
+    root = Root.open(tmp_path, {"pid": 1})
+    files = root.new_run(RUN)
+    files.trace.add(b"{}\n")
+    files.trace.commit()
+    files.write("analytics.json", b"{}")
+    tick = int(files.trace.modified) + derived
+    os.utime(tmp_path / "runs" / RUN / "trace.jsonl", (tick - derived, tick - derived))
+    os.utime(tmp_path / "runs" / RUN / "analytics.json", (tick, tick))
+    assert files.is_stale() is stale
+    files.close()
+    root.close()
