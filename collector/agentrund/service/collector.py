@@ -60,7 +60,7 @@ class Collector:
         self.otlp = OtlpDoor(settings, self.runs, self.watch)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.lives.spool = self.spool
-        self.door: UnixSocketDoor
+        self.door: UnixSocketDoor | None = None
         self._clock_gap = min(CLOCK_GAP_S, max(CLOCK_GAP_LEAST_S, settings.heartbeat_timeout / 2))
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -150,9 +150,9 @@ class Collector:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._tasks:
+        if self.door is not None:
             self.door.close()
-            await self.otlp.stop()
+        await self.otlp.stop()
         self.watch.close()
         finished = await self.runs.close()
         self.syncing.sync(self.runs.take_unsynced())

@@ -51,9 +51,11 @@ class Finalising:
             await asyncio.wait([task])
 
     def submit(self, run_id: str, files: RunFiles) -> None:
-        """Derive the files of a run soon."""
+        """Derive the files of a run soon; after ``close`` that is left to the next start."""
         if run_id in self._running:
             self._again[run_id] = files
+            return
+        if self._closing.is_set():
             return
         self._running[run_id] = asyncio.get_running_loop().create_task(self._work(run_id, files))
 

@@ -392,10 +392,11 @@ class Runs:
 
     async def close(self) -> bool:
         """Write everything, complete the transcripts; False where a derivation is left to the next start."""
-        finished = await self.finalising.close()
         for actor in list(self._actors.values()):
-            self.commit_quietly(actor)
+            self.commit_quietly(actor)  # first: an end that is written here is still derived
+        finished = await self.finalising.close()
+        self.chores.retry()
+        for actor in self._actors.values():
             actor.close()
-        self.retry()
         self.index.close()
         return finished

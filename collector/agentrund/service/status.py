@@ -25,7 +25,7 @@ def status(collector: Collector) -> Json:
         "root": collector.root.folder.path,
         "socket": str(collector.listener.path),
         "otlp_grpc": collector.otlp.address,
-        "connections": len(collector.door.connections),
+        "connections": 0 if collector.door is None else len(collector.door.connections),
         "sources": sum(len(actor.state.live_sources()) for actor in actors),
         "open_runs": [
             {

@@ -57,6 +57,18 @@ def test_a_late_event_is_not_acknowledged_before_it_is_stored(play, monkeypatch)
     play(story)
 
 
+def test_an_end_that_is_stored_only_at_the_stop_is_derived(play, monkeypatch):
+    async def story(inner):
+        actor = inner.enter("a")
+        with full_disk(monkeypatch), pytest.raises(Unavailable):
+            inner.say(actor, "a", 1, "run.end")
+        await inner.restart()
+        assert inner.status(actor.run_id) == "ok"
+        assert (inner.folder / "runs" / actor.run_id / "analytics.json").exists()
+
+    play(story)
+
+
 def test_a_run_that_cannot_begin_leaves_nothing(play, monkeypatch):
     async def story(inner):
         inner.enter("first")
