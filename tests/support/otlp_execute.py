@@ -82,8 +82,9 @@ class Executor:
             steps = machine.feed(command.source, command.event, now)
         elif isinstance(command, Leave):
             assert command.clean == (command.cause == "bye")
+            ts = now if command.ts is None else command.ts
             steps = machine.leave(
-                command.source, command.cause, command.ts, extra_open=command.open_extra, linger=True
+                command.source, command.cause, ts, extra_open=command.open_extra, linger=True
             )
         else:
             assert isinstance(command, Finish)

@@ -43,7 +43,7 @@ def feed_all(
         executor.perform(runs.tick(now), now)
         identity = identity_of(request, processes or {}) if identified else Identity()
         items = [map_item(i) for i in decode(request.signal, request.encoding, request.body) if i is not None]
-        executor.perform(runs.take(rq, now, Peer("127.0.0.1", request.port, None, identity), items), now)
+        executor.perform(runs.take(rq, now, Peer("127.0.0.1", request.port, None, identity), items, now), now)
     return runs, executor, now
 
 
@@ -54,7 +54,7 @@ def replay(
     requests = list(requests)
     runs, executor, now = feed_all(requests, processes=processes)
     for identity in {identity_of(r, processes or {}) for r in requests}:
-        executor.perform(runs.process_exited(identity, cause, now + 0.05), now + 0.05)
+        executor.perform(runs.process_exited(identity, cause, now + 0.05, now + 0.05), now + 0.05)
     for step in range(1, 16):
         executor.perform(runs.tick(now + step * 0.25), now + step * 0.25)
     return executor

@@ -23,7 +23,7 @@ class World:
     ) -> int:
         self._rq += 1
         peer = Peer(host, 4000, run_id, identity(pid))
-        self._perform(self.runs.take(self._rq, T0 + self.now, peer, list(items)))
+        self._perform(self.runs.take(self._rq, T0 + self.now, peer, list(items), T0 + self.now))
         return self._rq
 
     def pass_time(self, seconds: float) -> None:
@@ -34,7 +34,7 @@ class World:
             self._perform(self.runs.tick(T0 + self.now))
 
     def exit(self, pid: int = 1, cause: str = "process exited: killed by SIGKILL") -> None:
-        self._perform(self.runs.process_exited(identity(pid), cause, T0 + self.now))
+        self._perform(self.runs.process_exited(identity(pid), cause, T0 + self.now, T0 + self.now))
 
     def shut_down(self) -> None:
         self._perform(self.runs.shutdown(T0 + self.now))

@@ -85,13 +85,16 @@ class Feed:
 
 @dataclass(slots=True, frozen=True)
 class Leave:
-    """A source's end. ``open_extra`` are open steps without an opening event; ``clean`` is cause ``bye``."""
+    """A source's end. ``open_extra`` are open steps without an opening event; ``clean`` is cause ``bye``.
+
+    ``ts`` is epoch seconds, None for the moment at which this is performed.
+    """
 
     key: RunKey
     source: str
     cause: str
     clean: bool
-    ts: float
+    ts: float | None
     open_extra: list[Json] = field(default_factory=list)
 
 

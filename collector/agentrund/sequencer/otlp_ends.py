@@ -35,7 +35,7 @@ def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S
     living = run.living()
     gone = [s for s in living if _gone_since(producers, s, now) >= GRACE_S]
     if gone and len(gone) == len(living):
-        return end_gone(run, producers, now)
+        return end_gone(run, producers)
     if gone:
         return [_leave(run, producers, source) for source in gone]
     silent = now - run.last_arrival
@@ -48,19 +48,19 @@ def _judge_silence(run: OtlpRun, producers: Producers, now: float, idle_s: float
     if not run.is_open():
         return finish(run, IDLE)
     living = [producers.get(source) for source in run.living()]
-    if any(now - p.last_seen < idle_s or p.identity.pid is not None for p in living):
+    if any(now - p.last_seen < idle_s or p.identity.is_watchable for p in living):
         return []
-    return _crash(run, producers, {p.id: SILENCE for p in living}, now)
+    return _crash(run, producers, {p.id: SILENCE for p in living})
 
 
-def end_gone(run: OtlpRun, producers: Producers, now: float) -> list[Command]:
+def end_gone(run: OtlpRun, producers: Producers) -> list[Command]:
     """End a run whose processes are all gone, without waiting; nothing where one lives."""
     living = run.living()
     if run.ended or any(producers.get(source).exited_at is None for source in living):
         return []
     causes = {s: producers.get(s).cause for s in living}
     if any(not _is_clean(run, producers, source) for source in living):
-        return _crash(run, producers, causes, now)
+        return _crash(run, producers, causes)
     cause = next(reversed(causes.values()), CLEAN)
     return finish(run, cause if run.roots() else f"{cause}, no end marker")
 
@@ -83,13 +83,12 @@ def finish(run: OtlpRun, cause: str) -> list[Command]:
     return [*out, Finish(run.key, run.status(), cause, run.last_ts)]
 
 
-def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str], now: float) -> list[Command]:
+def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[Command]:
     run.ended = True
     unclean = [s for s in causes if not _is_clean(run, producers, s)]
     out: list[Command] = [_bye(run, source) for source in causes if source not in unclean]
     for source in unclean:
         run.members[source] = False
-        at = producers.get(source).exited_at
         open_extra = [*run.asked(source), *run.lacks(source)]
         out.append(
             Leave(
@@ -97,7 +96,7 @@ def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str], now: floa
                 source,
                 causes[source],
                 clean=False,
-                ts=now if at is None else at,
+                ts=producers.get(source).exited_ts,
                 open_extra=open_extra,
             )
         )
@@ -107,7 +106,7 @@ def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str], now: floa
 def _leave(run: OtlpRun, producers: Producers, source: str) -> Command:
     """One source goes while others live."""
     producer = producers.get(source)
-    at = producer.exited_at or run.last_ts
+    at = producer.exited_ts or run.last_ts
     if _is_clean(run, producers, source):
         run.members[source] = False
         return Leave(run.key, source, CLEAN, clean=True, ts=at)

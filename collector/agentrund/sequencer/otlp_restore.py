@@ -44,7 +44,7 @@ def restore(runs: OtlpRuns, records: Iterable[Record], now: float) -> RunKey | N
                 run.members[source] = False
                 run.died_at = run.died_at if record.status == OK else record.ts
         elif record.src is not None and record.src.get("k") == DOOR_OTLP:
-            _item(runs, run, record, record.src, spans)
+            _item(runs, run, record, record.src, spans, now=now)
     if run is None:
         return None
     run.last_arrival = now
@@ -78,6 +78,8 @@ def _item(
     record: Record,
     src: Json,
     spans: dict[tuple[str, str, str], MappedSpan],
+    *,
+    now: float,
 ) -> None:
     source, trace_id, span_id = str(src.get("id")), src.get("trace"), src.get("span")
     run.last_ts = max(run.last_ts, record.ts)
@@ -85,17 +87,17 @@ def _item(
         return
     trace = runs.traces.get(trace_id)
     if trace is None:
-        trace = runs.traces[trace_id] = Trace(trace_id, record.ts, run=run)
+        trace = runs.traces[trace_id] = Trace(trace_id, now, run=run)
         run.trees[trace_id] = trace.tree
     key = (source, trace_id, span_id)
     span = spans.get(key)
     if record.type in _KINDS:
         span = spans[key] = _span(record, src)
-        trace.tree.add(Held(0, source, span, record.ts), span)
+        trace.tree.add(Held(0, source, span, now), span)
         trace.tree.restored(span_id)
     elif span is not None:
         span.notice, span.end_ns, span.failed = False, int(record.ts * 1e9), record.status == "error"
-        trace.tree.add(Held(0, source, span, record.ts), span)
+        trace.tree.add(Held(0, source, span, now), span)
         trace.tree.restored(span_id)
     if span is not None:
         run.note(Fed(source, Event(record.type, ts=record.ts, payload=record.payload), span))

@@ -1,6 +1,8 @@
 """Mapped OTLP items in, commands out: which run an item belongs to, when it is fed, when the run ends.
 
 Pure: every method is given the time and returns the commands that follow, to be executed in order.
+``now`` is monotonic seconds: the wall clock may be set at any moment, and nobody is judged by that.
+What goes into records (``arrived_at``, ``ts``) is epoch seconds.
 
 - ``take`` one intake record's items as they were mapped;
 - ``process_exited`` when a process ends: that of every peer, watched from its first request on (a crash
@@ -87,9 +89,8 @@ class OtlpRuns:
 
     # -- inputs -----------------------------------------------------------------------------------
 
-    def take(self, rq: int, arrived_at: float, peer: Peer, items: list[Mapped]) -> list[Command]:
+    def take(self, rq: int, arrived_at: float, peer: Peer, items: list[Mapped], now: float) -> list[Command]:
         """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed."""
-        now = arrived_at
         out: list[Command] = []
         touched: dict[str, Trace] = {}
         self._waiting[rq] = len(items) + 1
@@ -98,6 +99,7 @@ class OtlpRuns:
             if isinstance(item, Pulse):
                 self._settle([rq], out)
                 continue
+            _give_time(item, arrived_at)
             held = Held(rq, producer.id, item, now)
             trace = self._admit(held, item, peer)
             if trace is None:
@@ -120,9 +122,9 @@ class OtlpRuns:
         self._bound_memory(out, now)
         return out
 
-    def process_exited(self, identity: Identity, cause: str, now: float) -> list[Command]:
+    def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Command]:
         """A process has ended. What it sent is released soon, its runs are judged after a grace."""
-        gone = {p.id for p in self.producers.exited(identity, cause, now)}
+        gone = {p.id for p in self.producers.exited(identity, cause, now, ts)}
         for trace in self.traces.values():
             if trace.hold and not gone.isdisjoint(trace.hold.sources):
                 trace.hold.settle(now)
@@ -158,7 +160,6 @@ class OtlpRuns:
 
     def _admit(self, held: Held, item: MappedSpan | MappedLog, peer: Peer) -> Trace | None:
         """The trace an item belongs to, with the item in its tree; None where it came before."""
-        _give_time(item, held.at)
         trace = self._trace(item.trace or _no_trace(held.source, item.session), held)
         if isinstance(item, MappedSpan):
             added = trace.tree.add(held, item)
@@ -275,7 +276,7 @@ class OtlpRuns:
         new_trace = trace.id not in run.trees
         if new_trace and run.key.by != BY_TRACE and self.producers.get(first).exited_at is None:
             # A new process of a session whose earlier one has gone: that attempt is over first.
-            out += otlp_ends.end_gone(run, self.producers, now)
+            out += otlp_ends.end_gone(run, self.producers)
         if run.ended and (new_trace or first not in run.members):
             run.begin(trace.session)
             run.members[first] = True

@@ -24,13 +24,14 @@ _REMEMBERED: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Producer:
-    """One sending process. ``exited_at`` is when it was seen to end."""
+    """One sending process. ``exited_at`` and ``exited_ts`` are when it was seen to end, on either clock."""
 
     id: str
     identity: Identity
     resource: Resource
     last_seen: float
     exited_at: float | None = None
+    exited_ts: float | None = None
     cause: str = ""
 
     @property
@@ -46,7 +47,7 @@ class Producers:
     def __init__(self) -> None:
         self._by_claim: dict[str, list[Producer]] = {}
         self._by_id: dict[str, Producer] = {}
-        self._gone: deque[tuple[Identity, str, float]] = deque(maxlen=_REMEMBERED)
+        self._gone: deque[tuple[Identity, str, float, float]] = deque(maxlen=_REMEMBERED)
 
     def get(self, source: str) -> Producer:
         """The producer of a source id."""
@@ -75,9 +76,9 @@ class Producers:
     def _add(self, claim: str, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
         producer = self._by_id[source] = Producer(source, identity, resource, now)
         self._by_claim.setdefault(claim, []).append(producer)
-        for gone, cause, at in self._gone:
+        for gone, cause, at, ts in self._gone:
             if identity.pid_start is not None and _same_process(gone, identity):
-                producer.exited_at, producer.cause = max(at, now), cause
+                producer.exited_at, producer.exited_ts, producer.cause = max(at, now), ts, cause
         return producer
 
     def restore(self, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
@@ -88,17 +89,17 @@ class Producers:
         claim = _claim(Peer(identity=identity), identity, resource.attributes)
         return self._add(source if claim.startswith(_BY_RESOURCE) else claim, source, identity, resource, now)
 
-    def exited(self, identity: Identity, cause: str, now: float) -> list[Producer]:
-        """The process of ``identity`` has ended; returns its producers."""
+    def exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Producer]:
+        """The process of ``identity`` has ended, at ``ts`` epoch seconds; returns its producers."""
         gone = [
             p
             for p in self._by_id.values()
             if p.exited_at is None and p.identity.pid is not None and _same_process(p.identity, identity)
         ]
         for producer in gone:
-            producer.exited_at, producer.cause = now, cause
+            producer.exited_at, producer.exited_ts, producer.cause = now, ts, cause
         # Its last requests may be on their way through the collector still.
-        self._gone.append((identity, cause, now))
+        self._gone.append((identity, cause, now, ts))
         return gone
 
     def forget(self, source: str) -> None:

@@ -2,8 +2,8 @@
 
 Exporters send a span when it ends: children first, the root last, seconds late. So items of a trace
 are held until its local root arrives (and a moment longer, for what is sent beside it), until they
-have waited for a batch delay, or until there are too many. Times are epoch seconds, given by the
-caller; span times are the sender's and need not agree with them.
+have waited for a batch delay, or until there are too many. Times are monotonic seconds, given by the
+caller; span times are the sender's epoch and have nothing to do with them.
 """
 
 from __future__ import annotations

@@ -121,12 +121,12 @@ class Collector:
             with _survived("the beat"):
                 if gap > self._clock_gap:
                     log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", gap)
-                    self.stream.lives.grant_interval()
-                    self.otlp.service.grant_interval()
-                self.stream.tick()
+                    self.stream.lives.grant_interval(now)
+                    self.otlp.service.grant_interval(now)
+                self.stream.tick(now)
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
-                self.otlp.service.tick()
+                self.otlp.service.tick(now)
             if ticks % TICKS_PER_SYNC == 0:
                 with _survived("the rows"):
                     self.runs.refresh_rows()

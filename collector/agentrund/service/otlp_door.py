@@ -37,7 +37,7 @@ class OtlpDoor:
         self._settings = settings
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
         folder = runs.root.state.make(layout.INTAKE)
-        intake = Intake(folder, partial(runs.root.quarantine, "intake"))
+        intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
         self._runner = OtlpRunner(runs, watch, intake)
         self._finder = PeerFinder()
         self.service = OtlpService(intake, self._machine, self._runner, self._finder, runs.clock)
@@ -50,7 +50,7 @@ class OtlpDoor:
         for actor in recovered:
             if not any(source.door == DOOR_OTLP for source in actor.state.sources.values()):
                 continue
-            key = otlp_restore.restore(self._machine, actor.files.records(), self._clock.now())
+            key = otlp_restore.restore(self._machine, actor.files.records(), self._clock.monotonic())
             if key is not None:
                 self._runner.restore(key, actor)
 

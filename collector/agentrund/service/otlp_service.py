@@ -42,7 +42,7 @@ class OtlpService:
         self._runner = runner
         self._finder = finder
         self._clock = clock
-        self._queue: deque[IntakeRecord] = deque()
+        self._queue: deque[tuple[IntakeRecord, float]] = deque()
         self._wake = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
@@ -65,12 +65,13 @@ class OtlpService:
             return Taken.EMPTY
         peer = await self._finder.find(peer)
         # Redaction of the body belongs here: nothing of it has touched the disk yet.
-        record = self._intake.append(self._clock.now(), signal, encoding, body, peer)
+        now = self._clock.monotonic()
+        record = self._intake.append(self._clock.now(), signal, encoding, body, peer, now=now)
         self.received += 1
         if record is None:
             self.duplicates += 1
             return Taken.DUPLICATE
-        self._queue.append(record)
+        self._queue.append((record, now))
         self._wake.set()
         return Taken.STORED
 
@@ -78,27 +79,28 @@ class OtlpService:
 
     def start(self) -> None:
         """Take what was not done before a restart, then what comes."""
-        self._queue.extend(self._intake.replay())
+        now = self._clock.monotonic()
+        self._queue.extend((record, now) for record in self._intake.replay())
         self._worker = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         while True:
             while self._queue:
-                await self._work_safely(self._queue.popleft())
+                await self._work_safely(*self._queue.popleft())
             self._wake.clear()
             if self._stopping:
                 return
             await self._wake.wait()
 
-    async def _work_safely(self, record: IntakeRecord) -> None:
+    async def _work_safely(self, record: IntakeRecord, now: float) -> None:
         """A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on."""
         try:
-            await self._work(record)
+            await self._work(record, now)
         except Exception:
             log.exception("OTLP request %d stays in the intake journal: a bug of ours", record.rq)
 
-    async def _work(self, record: IntakeRecord) -> None:
-        """Decode and map a request, a few items at a time, and perform what follows."""
+    async def _work(self, record: IntakeRecord, now: float) -> None:
+        """Decode and map a request that came at ``now``, a few items at a time; perform what follows."""
         # Watched from the first byte on: a program killed while its spans are held has no run yet.
         self._runner.watch_over(record.peer.identity)
         items: list[Mapped] = []
@@ -107,7 +109,7 @@ class OtlpService:
                 await asyncio.sleep(0)
             else:
                 items.append(mapping.map_item(item))
-        await self._perform(self._machine.take(record.rq, record.arrived_at, record.peer, items))
+        await self._perform(self._machine.take(record.rq, record.arrived_at, record.peer, items, now))
 
     async def _perform(self, commands: Iterable[Command]) -> None:
         self._runner.add(commands)
@@ -117,19 +119,20 @@ class OtlpService:
                 return  # the journal still has it
             await asyncio.sleep(0 if done else RETRY_S)
 
-    def tick(self) -> None:
-        """Release what waited long enough, judge what has ended, forget old segments."""
-        now = self._clock.now()
+    def tick(self, now: float) -> None:
+        """Release what waited long enough at ``now``, judge what has ended, forget old segments."""
         self._runner.add(self._machine.tick(now))
         if self._runner.run():
             self._intake.drop(now)
 
-    def grant_interval(self) -> None:
-        """Our own clock has jumped: silence so far does not count."""
-        self._machine.grant(self._clock.now())
+    def grant_interval(self, now: float) -> None:
+        """Our own clock has jumped: silence until ``now`` does not count."""
+        self._machine.grant(now)
 
     def _process_exited(self, identity: Identity, cause: str) -> None:
-        self._runner.add(self._machine.process_exited(identity, cause, self._clock.now()))
+        self._runner.add(
+            self._machine.process_exited(identity, cause, self._clock.monotonic(), self._clock.now())
+        )
         self._runner.run()
 
     def dup_journal(self) -> int | None:
@@ -142,6 +145,6 @@ class OtlpService:
         self._wake.set()
         if self._worker is not None:
             await self._worker
-        self._runner.add(self._machine.shutdown(self._clock.now()))
+        self._runner.add(self._machine.shutdown(self._clock.monotonic()))
         self._runner.run()
         self._intake.close()

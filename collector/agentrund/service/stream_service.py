@@ -170,13 +170,13 @@ class StreamService:
         """A source is gone."""
         self._sessions.pop(source, None)
 
-    def tick(self) -> None:
-        """Go on where storage made somebody wait; then judge who is alive."""
+    def tick(self, now: float) -> None:
+        """Go on where storage made somebody wait; then judge who is alive at ``now``."""
         self.runs.retry()
         for session in [s for s in self._connected if s.connection.stalled]:
             session.connection.resume()
-        self.lives.tick()
-        self.runs.known.expire(self.runs.clock.monotonic())
+        self.lives.tick(now)
+        self.runs.known.expire(now)
 
     # -- the rest ---------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ milliseconds and only grow, so a number is never used twice, even when segments 
 that a request is done are records too, appended after it; segments are dropped oldest first, so a
 marker never goes before the request it speaks of.
 
+Ages are monotonic seconds, so that a wall clock that is set makes nothing old, and keeps nothing for
+years; what an earlier process wrote counts as written when the journal was opened.
+
 Must not know what is in a body.
 """
 
@@ -36,7 +39,7 @@ _SUFFIX: Final = ".intake"
 
 @dataclass(slots=True)
 class _Segment:
-    """One file. ``undone`` are its requests without a marker, ``newest`` its last arrival."""
+    """One file. ``undone`` are its requests without a marker, ``newest`` when it last took one."""
 
     first: int
     size: int = 0
@@ -49,12 +52,14 @@ class _Segment:
 
 
 class Intake:
-    """The journal in ``folder``, which it owns. Opening repairs what a kill has torn.
+    """The journal in ``folder``, which it owns, opened at ``now``. Opening repairs what a kill has torn.
 
     ``quarantine`` gets the bytes that are cut off, with the name of their segment.
     """
 
-    def __init__(self, folder: Folder, quarantine: Quarantine, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, folder: Folder, quarantine: Quarantine, now: float, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
         self._folder = folder
         self._quarantine = quarantine
         self._segment_bytes = segment_bytes
@@ -66,25 +71,27 @@ class Intake:
         for name in sorted(
             n for n in folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
         ):
-            self._load(_Segment(int(name.removesuffix(_SUFFIX))))
+            self._load(_Segment(int(name.removesuffix(_SUFFIX))), now)
 
     # -- writing ----------------------------------------------------------------------------------
 
     def append(
-        self, arrived_at: float, signal: Signal, encoding: Encoding, body: bytes, peer: Peer
+        self, arrived_at: float, signal: Signal, encoding: Encoding, body: bytes, peer: Peer, *, now: float
     ) -> IntakeRecord | None:
         """Store a request with one write; None where the same bytes were stored in the last minutes.
+
+        ``arrived_at`` is epoch seconds, ``now`` the same moment in monotonic ones.
 
         Raises Unavailable, with the file as it was, where it cannot be written.
         """
         digest = _digest(signal, encoding, body)
-        self._forget_digests(arrived_at)
+        self._forget_digests(now)
         if digest in self._digests:
             return None
         rq = max(self._last_rq + 1, int(arrived_at * 1000))
         record = IntakeRecord(rq, arrived_at, signal, encoding, peer, body)
         segment = self._write(*intake_record.encode_request(record), first=rq)
-        self._note(segment, record, digest)
+        self._note(segment, record, digest, now)
         return record
 
     def done(self, rq: int) -> None:
@@ -144,7 +151,7 @@ class Intake:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _load(self, segment: _Segment) -> None:
+    def _load(self, segment: _Segment, now: float) -> None:
         self._segments.append(segment)
         self._last_rq = max(self._last_rq, segment.first - 1)
         good = 0
@@ -153,7 +160,8 @@ class Intake:
                 good = placed.end
                 record = placed.record
                 if isinstance(record, IntakeRecord):
-                    self._note(segment, record, _digest(record.signal, record.encoding, record.body))
+                    digest = _digest(record.signal, record.encoding, record.body)
+                    self._note(segment, record, digest, now)
                 else:
                     self._settle(record.rq)
         except Damaged as damage:
@@ -184,12 +192,12 @@ class Intake:
     def _path(self, segment: _Segment) -> str:
         return f"{self._folder.path}/{segment.name}"
 
-    def _note(self, segment: _Segment, record: IntakeRecord, digest: bytes) -> None:
+    def _note(self, segment: _Segment, record: IntakeRecord, digest: bytes, now: float) -> None:
         segment.undone.add(record.rq)
-        segment.newest = max(segment.newest, record.arrived_at)
+        segment.newest = now
         self._home[record.rq] = segment
         self._last_rq = max(self._last_rq, record.rq)
-        self._digests[digest] = record.arrived_at
+        self._digests[digest] = now
 
     def _settle(self, rq: int) -> None:
         segment = self._home.pop(rq, None)

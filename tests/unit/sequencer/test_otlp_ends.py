@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentrund.model import kinds
-from agentrund.model.otlp import Pulse, SpanKind
+from agentrund.model.otlp import Pulse, Resource, SpanKind
 from agentrund.sequencer.otlp_ends import GRACE_S, IDLE_S, QUIET_S
 from agentrund.sequencer.trace_hold import HOLD_S, SETTLE_S
 from support.otlp_build import PROGRAM, T0, hex_id, mapped, mapped_log
@@ -245,6 +245,13 @@ def test_nobody_known_something_open_and_silence_is_a_crash(world):
     assert world.run.status == "running", "metrics are a sign of life"
     world.pass_time(100)
     assert world.run.status == "crashed"
+    assert world.run.records[-1].payload["cause"] == "silence"
+
+
+def test_a_pid_that_only_the_sender_gave_does_not_keep_a_silent_run_open(world):
+    world.take(mapped(2, 1, LLM, resource=Resource({"process.pid": 1})), pid=None)
+    world.pass_time(10)
+    world.pass_time(IDLE_S)
     assert world.run.records[-1].payload["cause"] == "silence"
 
 

@@ -64,22 +64,22 @@ def test_a_failed_lookup_on_one_connection_is_made_good_by_another():
     first = of(producers, {"service.instance.id": "web"}, Identity())
     assert of(producers, {"service.instance.id": "web"}, ONE) is first
     assert first.identity == ONE
-    assert producers.exited(ONE, "gone", 5.0) == [first]
+    assert producers.exited(ONE, "gone", 5.0, 5.0) == [first]
 
 
 def test_an_exit_ends_every_source_of_the_process_once():
     producers = Producers()
     mine = [of(producers, {"service.instance.id": i}, ONE) for i in ("a", "b")]
     other = of(producers, {"service.instance.id": "c"}, TWO)
-    assert producers.exited(ONE, "gone", 5.0) == mine
-    assert producers.exited(ONE, "gone", 6.0) == []
+    assert producers.exited(ONE, "gone", 5.0, 5.0) == mine
+    assert producers.exited(ONE, "gone", 6.0, 6.0) == []
     assert [p.exited_at for p in (*mine, other)] == [5.0, 5.0, None]
 
 
 def test_a_reused_pid_is_another_process():
     producers = Producers()
     of(producers, {}, ONE)
-    assert producers.exited(Identity(pid=1, pid_start=99, boot_id="b"), "gone", 5.0) == []
+    assert producers.exited(Identity(pid=1, pid_start=99, boot_id="b"), "gone", 5.0, 5.0) == []
 
 
 def test_forgetting():
@@ -102,7 +102,7 @@ def test_a_restored_producer_is_found_again():
 
 def test_a_process_whose_end_was_seen_before_its_last_request_is_gone():
     producers = Producers()
-    assert producers.exited(ONE, "gone", 5.0) == []
+    assert producers.exited(ONE, "gone", 5.0, 5.0) == []
     late = of(producers, {"service.instance.id": "a"}, ONE, now=6.0)
     assert (late.exited_at, late.cause) == (6.0, "gone")
     assert of(producers, {"service.instance.id": "b"}, TWO, now=6.0).exited_at is None

@@ -27,9 +27,9 @@ class Journal:
         self.cut: list[tuple[str, bytes]] = []
         self.segment_bytes = segment_bytes
 
-    def open(self) -> Intake:
+    def open(self, now: float = NOW) -> Intake:
         return Intake(
-            Folder.root(self.path), lambda name, data: self.cut.append((name, data)), self.segment_bytes
+            Folder.root(self.path), lambda name, data: self.cut.append((name, data)), now, self.segment_bytes
         )
 
     def files(self) -> list[Path]:
@@ -42,7 +42,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def put(intake: Intake, body: bytes, at: float = NOW) -> IntakeRecord | None:
-    return intake.append(at, Signal.TRACES, Encoding.PROTOBUF, body, PEER)
+    return intake.append(at, Signal.TRACES, Encoding.PROTOBUF, body, PEER, now=at)
 
 
 def test_requests_come_back_after_reopening_until_they_are_done(journal):
@@ -78,11 +78,36 @@ def test_the_same_bytes_within_ten_minutes_are_a_retry(journal):
     intake = journal.open()
     assert put(intake, b"body") is not None
     assert put(intake, b"body", NOW + 5) is None
-    assert intake.append(NOW, Signal.LOGS, Encoding.PROTOBUF, b"body", PEER) is not None
+    assert intake.append(NOW, Signal.LOGS, Encoding.PROTOBUF, b"body", PEER, now=NOW) is not None
     intake.close()
-    again = journal.open()
+    again = journal.open(NOW + 6)
     assert put(again, b"body", NOW + 6) is None
-    assert put(again, b"body", NOW + KEEP_S + 1) is not None
+    assert put(again, b"body", NOW + KEEP_S + 6) is not None
+
+
+@pytest.mark.parametrize("step", [-3600, 3600, 10 * 365 * 86400])
+def test_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing(tmp_path, step):
+    """Segments and retries are remembered for ten minutes that pass, whatever the wall clock shows."""
+    journal = Journal(tmp_path / "intake", segment_bytes=200)
+
+    def take(intake: Intake, body: bytes, wall: float, now: float) -> IntakeRecord | None:
+        return intake.append(wall, Signal.TRACES, Encoding.PROTOBUF, body * 150, PEER, now=now)
+
+    intake = journal.open(100)
+    one = take(intake, b"1", NOW, 100)
+    two = take(intake, b"2", NOW + step, 101)
+    three = take(intake, b"3", NOW + 2, 102)
+    assert one.rq < two.rq < three.rq
+    for record in (one, two, three):
+        intake.done(record.rq)
+    assert take(intake, b"2", NOW + step, 103) is None
+    assert intake.drop(101 + KEEP_S - 0.5) == 1
+    assert intake.drop(101.5 + KEEP_S) == 1
+    intake.close()
+    again = journal.open(5)
+    assert take(again, b"3", NOW - step, 6) is None
+    assert take(again, b"4", NOW - step, 6).rq > three.rq
+    assert take(again, b"3", NOW - step, 6 + KEEP_S).rq > three.rq
 
 
 def test_segments_are_dropped_oldest_first_when_done_and_old(tmp_path):
