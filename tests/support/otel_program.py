@@ -6,6 +6,7 @@ inside an agent span that never comes.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -21,7 +22,8 @@ ANSWER = (
 
 def main() -> None:
     endpoint, mode = sys.argv[1:3]
-    provider = TracerProvider(resource=Resource.create({"service.name": "tested"}))
+    resource = Resource.create({"service.name": "tested", "process.pid": os.getpid()})
+    provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))
     tracer = provider.get_tracer("test")
     chat = {

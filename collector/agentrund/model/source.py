@@ -31,6 +31,11 @@ class Identity:
     uid: int | None = None
     pid_from: str | None = None
 
+    @property
+    def is_watchable(self) -> bool:
+        """Whether the kernel named the process: a pid that only its sender gave may be anybody's here."""
+        return self.pid is not None and self.pid_from is None
+
     def as_payload(self) -> Json:
         """The identity keys of ``run.start``, ``run.resume`` and ``source.join``."""
         keys: Json = {

@@ -15,7 +15,7 @@ _UCRED: Final = struct.Struct("iII")
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """``pid`` is None where the kernel cannot name it (another pid namespace).
+    """``pid`` is None where the kernel cannot name it (another pid namespace); ``pidfd`` is good there too.
 
     The taker closes ``pidfd``.
     """
@@ -28,11 +28,9 @@ class Peer:
 def peer_of(sock: socket.socket) -> Peer:
     """The process that connected ``sock``; it may be dead already."""
     pid, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    if pid <= 0:
-        return Peer(None, uid, None)
     try:
         pidfd = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError:
         # An older kernel, or the process has been reaped: the watcher tells the two apart.
-        return Peer(pid, uid, None)
-    return Peer(pid, uid, pidfd)
+        pidfd = None
+    return Peer(pid if pid > 0 else None, uid, pidfd)

@@ -69,20 +69,29 @@ class Lives:
     def watch(self, actor: RunActor, source: SourceState, pidfd: int | None = None) -> None:
         """Watch over a source: by its process where that can be seen, else by its silence."""
         identity = source.identity
-        if self._watching.get(source.id) == identity or source.id in self._heartbeats:
+        if self._watching.get(source.id) == identity:
             close_fd(pidfd)
             return
-        if identity.pid is None or identity.pid_from is not None:
-            close_fd(pidfd)
-            self._heartbeats.heard(source.id, self._runs.clock.monotonic())
+        gone = partial(self._process_gone, actor.run_id, source.id, identity)
+        if not identity.is_watchable:
+            self._watch_unnamed(source, gone, pidfd)
             return
         self._watching[source.id] = identity
-        gone = partial(self._process_gone, actor.run_id, source.id, identity)
         if identity.boot_id != self.boot_id:
             close_fd(pidfd)
             self._soon(gone, "host restarted")
         elif not self._watch_now(identity, gone, pidfd):
             self._soon(gone, "process exited")
+
+    def _watch_unnamed(self, source: SourceState, gone: Callable[[str], None], pidfd: int | None) -> None:
+        """A process we cannot name: by its silence, and by the kernel's handle on it, where there is one.
+
+        The handle alone would not do: it comes with a connection, and is not had again after a restart.
+        """
+        self._heartbeats.heard(source.id, self._runs.clock.monotonic())
+        if pidfd is not None:
+            self._watching[source.id] = source.identity
+            self._watch.watch_handle(pidfd, gone)
 
     def _watch_now(self, identity: Identity, gone: Callable[[str], None], pidfd: int | None) -> bool:
         """Whether the process is there; where that cannot be seen now, it is looked for again."""
@@ -107,7 +116,7 @@ class Lives:
     def alive(self, source: SourceState) -> bool:
         """Whether a source's process is there, as far as can be seen."""
         identity = source.identity
-        if identity.pid is None or identity.pid_from is not None:
+        if identity.pid is None or not identity.is_watchable:
             return source.id in self._heartbeats
         return identity.boot_id == self.boot_id and is_running(identity.pid, identity.pid_start)
 
@@ -166,9 +175,8 @@ class Lives:
 
     # -- time -------------------------------------------------------------------------------------
 
-    def grant_interval(self) -> None:
+    def grant_interval(self, now: float) -> None:
         """Our own clock has jumped: nobody is judged by that gap."""
-        now = self._runs.clock.monotonic()
         self._heartbeats.grant(now)
         for run_id in self._lingering:
             self._lingering[run_id] = now + self._idle_close
@@ -177,9 +185,11 @@ class Lives:
         """Somebody has come to a run that was about to end."""
         self._lingering.pop(run_id, None)
 
-    def tick(self) -> None:
-        """Judge silences, end what nobody came back to, look again for what could not be seen."""
-        now = self._runs.clock.monotonic()
+    def tick(self, now: float) -> None:
+        """Judge silences, end what nobody came back to, look again for what could not be seen.
+
+        ``now`` is the beat's: stopped after it was read, we judge nobody by the time we stood still.
+        """
         self._judge_silences(now)
         self._end_lingering(now)
         unwatched, self._unwatched = self._unwatched, []

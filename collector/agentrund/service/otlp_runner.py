@@ -26,7 +26,7 @@ from agentrund.sequencer.otlp_commands import (
     OpenRun,
     RunKey,
 )
-from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.process_watch import ProcessWatch, boot_id
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.store.intake import Intake
@@ -48,6 +48,7 @@ class OtlpRunner:
         self._run_of: OrderedDict[RunKey, str] = OrderedDict()
         self._touched: dict[str, RunActor] = {}
         self._done: list[int] = []
+        self._boot_id = boot_id()
         self._watching: set[tuple[int | None, int | None]] = set()
         self.on_exit: Callable[[Identity, str], None] = lambda _identity, _cause: None
 
@@ -176,10 +177,12 @@ class OtlpRunner:
     def watch_over(self, identity: Identity) -> None:
         """Hear of the end of a process."""
         process = (identity.pid, identity.pid_start)
-        if identity.pid is None or process in self._watching:
+        if not identity.is_watchable or process in self._watching:
             return
         self._watching.add(process)
-        if not self._watch.watch(identity, partial(self._exited, identity)):
+        if identity.boot_id != self._boot_id:
+            asyncio.get_running_loop().call_soon(self._exited, identity, "host restarted")
+        elif not self._watch.watch(identity, partial(self._exited, identity)):
             # Not from here: what is being performed comes before what follows from the death.
             asyncio.get_running_loop().call_soon(self._exited, identity, "process exited")
 

@@ -29,6 +29,9 @@ _PIDFD_INFO: Final = struct.Struct("=QQ11Ii")
 _INFO_EXIT: Final = 1 << 3
 """``PIDFD_INFO_EXIT``: the exit status of a process that has been reaped (Linux 6.15)."""
 
+_NO_PID: Final = 0
+"""What the kernel calls a process that lies outside of our pid namespace."""
+
 OnExit = Callable[[str], None]
 """Called once with the cause: ``process exited: killed by SIGKILL``."""
 
@@ -37,6 +40,7 @@ OnExit = Callable[[str], None]
 class _Watched:
     pidfd: int
     pid: int
+    start: int
     callbacks: list[OnExit] = field(default_factory=list)
 
 
@@ -70,10 +74,16 @@ class ProcessWatch:
             pidfd = _open_checked(pid, start)
             if pidfd is None:
                 return False
-        entry = _Watched(pidfd, pid, [on_exit])
-        self._watched[pid, start] = entry
-        self._loop.add_reader(pidfd, self._fire, (pid, start))
+        self._add((pid, start), _Watched(pidfd, pid, start, [on_exit]))
         return True
+
+    def watch_handle(self, pidfd: int, on_exit: OnExit) -> None:
+        """Call ``on_exit`` when the process of ``pidfd`` ends, which has no pid here (another namespace)."""
+        self._add((_NO_PID, pidfd), _Watched(pidfd, _NO_PID, 0, [on_exit]))
+
+    def _add(self, key: tuple[int, int], entry: _Watched) -> None:
+        self._watched[key] = entry
+        self._loop.add_reader(entry.pidfd, self._fire, key)
 
     def look(self, identity: Identity) -> None:
         """Deliver the exit of a process now if it has happened, before anything is decided about it."""
@@ -181,7 +191,7 @@ def _cause(entry: _Watched) -> str:
     status = _status_by_info(entry.pidfd)
     if status is None:
         with suppress(OSError):
-            status = _status_of_zombie(entry.pid)
+            status = _status_of_zombie(entry.pid, entry.start)
     if status is None:
         # Reaped between the two looks: from now on the kernel tells it through the pidfd.
         status = _status_by_info(entry.pidfd)
@@ -203,9 +213,9 @@ def _status_by_info(pidfd: int) -> int | None:
     return values[-1] if values[0] & _INFO_EXIT else None
 
 
-def _status_of_zombie(pid: int) -> int | None:
+def _status_of_zombie(pid: int, start: int) -> int | None:
     fields = _stat(pid)
-    if fields is None or fields[0] != b"Z":
+    if fields is None or fields[0] != b"Z" or int(fields[19]) != start:
         return None
     return int(fields[-1])
 
