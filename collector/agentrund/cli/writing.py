@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from agentrund.cli import output
-from agentrund.service import ask
+from agentrund.service import ask, config
+from agentrund.service.access import Access
 
 
 def have_done(root: Path, what: str, run_id: str | None) -> None:
@@ -24,7 +26,9 @@ def have_done(root: Path, what: str, run_id: str | None) -> None:
 def _do_here(root: Path, run_id: str | None, show: output.Progress) -> None:
     from agentrund.service.maintenance import rebuild, reindex  # noqa: PLC0415 - the write side: most calls need none
 
+    access = Access.of(config.load().group)
+    os.umask(access.umask)
     if run_id is None:
-        reindex(root, show)
+        reindex(root, show, access.gid)
     else:
-        rebuild(root, run_id)
+        rebuild(root, run_id, access.gid)

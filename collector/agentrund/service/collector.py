@@ -81,7 +81,8 @@ class Collector:
                 root=self.root.folder.path,
                 version=__version__,
                 started_at=self.started_at,
-            )
+            ),
+            self.stream.access.gid,
         )
         self._greet()
         notify.ready()

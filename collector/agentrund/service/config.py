@@ -50,6 +50,7 @@ class Settings:
     idle_close: float = 60.0
     idle_timeout: float = 1800.0
     otlp_run_key: str = "auto"
+    group: str | None = None
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def show(self, name: str) -> str:
@@ -69,6 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "idle_close": kinds.time(0.0),
     "idle_timeout": kinds.time(0.1),
     "otlp_run_key": kinds.choice(RUN_KEYS),
+    "group": kinds.GROUP,
 }
 """What each setting may be."""
 
@@ -84,6 +86,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "idle_close": "how long a run named in single events waits for the next one",
     "idle_timeout": "silence that ends a run with no process to watch",
     "otlp_run_key": "what makes OTLP data one run",
+    "group": "group whose members may connect to the socket and read the runs",
 }
 """What each setting is for, in one phrase."""
 

@@ -15,6 +15,7 @@ from typing import Final
 import uvloop
 
 from agentrund.service import places
+from agentrund.service.access import Access
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
@@ -36,13 +37,14 @@ def serve(settings: Settings) -> int:
     _raise_descriptor_limit()
     # A file-size limit must show as an error of the write, like a full disk.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    os.umask(0o077)
+    access = Access.of(settings.group)
+    os.umask(access.umask)
     # Events live for milliseconds and hold no cycles: looking for those rarely is worth a tenth of the CPU.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     # Deriving a run's files must not keep the loop waiting for the interpreter for 5 ms at a time.
     sys.setswitchinterval(SWITCH_S)
-    if not uvloop.run(_serve(settings)):
+    if not uvloop.run(_serve(settings, access.gid)):
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
@@ -56,14 +58,14 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(settings: Settings) -> bool:
+async def _serve(settings: Settings, gid: int | None) -> bool:
     """Run until a signal; False where work was left to the next start."""
-    path = places.listen_socket(settings.socket, os.environ)
+    path = places.listen_socket(settings.socket, os.environ, gid)
     with contextlib.ExitStack() as stack:
         # The socket first: where another collector serves it, no root is made for nothing.
-        listener = stack.enter_context(contextlib.closing(Listener(path)))
+        listener = stack.enter_context(contextlib.closing(Listener(path, gid)))
         owner = {"pid": os.getpid(), "socket": str(path)}
-        root = stack.enter_context(contextlib.closing(Root.open(settings.root, owner)))
+        root = stack.enter_context(contextlib.closing(Root.open(settings.root, owner, gid)))
         collector = Collector(settings, root, listener)
         stop = _stop_on_signal()
         try:

@@ -31,12 +31,14 @@ Progress = Callable[[int, int], None]
 """Told how many of how many runs are done."""
 
 
-def rebuild(root: Path, run_id: str) -> None:
+def rebuild(root: Path, run_id: str, gid: int | None = None) -> None:
     """Make a run's agent.logs, derived files and index row again; takes the root's lock.
+
+    ``gid`` is the group that may read the root.
 
     Raises Unavailable where a collector holds the root, Damaged where the trace cannot be read.
     """
-    store = Root.open(root, {"pid": os.getpid()})
+    store = Root.open(root, {"pid": os.getpid()}, gid)
     try:
         index = IndexFile(store.folder)
         with closing(store.apart(run_id)) as files:
@@ -58,9 +60,9 @@ def rebuild_run(files: RunFiles, quarantine: Quarantine) -> Row:
     return finalise(files)
 
 
-def reindex(root: Path, progress: Progress | None = None) -> None:
-    """Make index.jsonl again from the traces; takes the root's lock."""
-    store = Root.open(root, {"pid": os.getpid()})
+def reindex(root: Path, progress: Progress | None = None, gid: int | None = None) -> None:
+    """Make index.jsonl again from the traces; takes the root's lock. ``gid`` as for ``rebuild``."""
+    store = Root.open(root, {"pid": os.getpid()}, gid)
     try:
         rebuild_index(store, progress)
     finally:

@@ -31,6 +31,9 @@ _BYTES: Final = {
 }
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>\d{1,5})")
 _PORT_MAX: Final = 65535
+_NAME: Final = re.compile(r"[^\s:,/\x00-\x1f]{1,64}")
+NONE: Final = "none"
+"""How the absence of an optional value is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,23 @@ def _parse_path(value: Any) -> Path:
     return Path(os.path.normpath(Path.cwd() / Path(value).expanduser()))
 
 
+def optional(kind: Kind) -> Kind:
+    """What ``kind`` is, or ``none``: what a file set can be unset by a variable or an option."""
+
+    def parse(value: Any) -> Any:
+        return None if value == NONE else kind.parse(value)
+
+    return Kind(
+        f'{kind.expected}, or "{NONE}"', parse, lambda value: NONE if value is None else kind.show(value)
+    )
+
+
+def _parse_name(value: Any) -> str:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        raise ValueError
+    return value
+
+
 def _parse_loopback(value: Any) -> Address | None:
     if value == "off":
         return None
@@ -160,6 +180,9 @@ SOCKET: Final = Kind(
     "a path", _parse_path, lambda path: "(first that can be created)" if path is None else str(path)
 )
 """The socket's path, or None while nobody has named one."""
+
+GROUP: Final = optional(Kind("the name or number of a group", _parse_name, str))
+"""A group of this system's; whether there is one shows when it is needed."""
 
 LOOPBACK: Final = Kind(
     'a loopback address such as 127.0.0.1:4317 (port 0 picks a free one), or "off"',

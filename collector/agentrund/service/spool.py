@@ -20,6 +20,7 @@ from agentrund.model.errors import AgentrundError, Rejected
 from agentrund.model.source import Identity
 from agentrund.receivers.decode.jsonl import EventFrame, Hello, decode
 from agentrund.receivers.line_splitter import TOO_LONG, LineSplitter
+from agentrund.service.access import Access
 from agentrund.service.places import xdg_folder
 from agentrund.service.stream_service import StreamService
 from agentrund.service.stream_session import Session
@@ -87,6 +88,8 @@ class SpoolIntake:
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
                 return
+            if not Access.owns(info.st_uid):
+                raise Rejected("not_allowed", f"it belongs to uid {info.st_uid}")
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from agentrund.model.errors import Rejected
@@ -12,6 +11,7 @@ from agentrund.receivers.decode.jsonl import Hello
 from agentrund.receivers.peer import Peer
 from agentrund.receivers.stream_sink import StreamConnection
 from agentrund.sequencer.run import EARLIEST
+from agentrund.service.access import Access
 from agentrund.service.config import Settings
 from agentrund.service.lives import Lives, close_fd
 from agentrund.service.process_watch import ProcessWatch, start_time
@@ -34,6 +34,7 @@ class StreamService:
         status: Callable[[], Json],
     ) -> None:
         self.runs = runs
+        self.access = Access.of(settings.group)
         self.max_line_bytes = settings.max_line_bytes
         self.status = status
         self.lives = Lives(settings, runs, watch, self)
@@ -47,8 +48,8 @@ class StreamService:
     # -- connections ------------------------------------------------------------------------------
 
     def connect(self, peer: Peer, connection: StreamConnection) -> Session:
-        """A process has connected. Raises Rejected for another user's."""
-        if peer.uid not in (os.geteuid(), 0):
+        """A process has connected. Raises Rejected for one that is neither ours nor the group's."""
+        if not self.access.admits(peer):
             close_fd(peer.pidfd)
             raise Rejected("not_allowed", f"uid {peer.uid} may not write here")
         try:

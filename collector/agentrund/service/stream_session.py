@@ -25,6 +25,7 @@ from agentrund.receivers.decode.jsonl import (
     HelloRefused,
 )
 from agentrund.receivers.stream_sink import StreamConnection
+from agentrund.service.access import Access
 from agentrund.service.process_watch import describe
 from agentrund.service.run_actor import RunActor
 
@@ -200,6 +201,8 @@ class Session:
         self.reply({"op": "status", **self._service.status()})
 
     def _do(self, args: Json) -> None:
+        if not Access.owns(self.peer.uid):
+            raise Rejected("not_allowed", "a member of the group may send and read, not have work done")
         self._service.requests.take(self, args)
 
     # -- the end of a read, and of the connection -------------------------------------------------

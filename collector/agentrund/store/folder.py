@@ -9,16 +9,27 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from agentrund.model.errors import Unavailable
 
-DIR_MODE: Final = 0o700
-FILE_MODE: Final = 0o600
-
 _NOT_A_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """What is made in a folder gets these modes, less the process's umask."""
+
+    folder: int = 0o700
+    file: int = 0o600
+
+
+PRIVATE: Final = Modes()
+SHARED: Final = Modes(0o750, 0o640)
+"""For the folder's group to read."""
 
 
 class SyncFailedError(OSError):
@@ -26,17 +37,18 @@ class SyncFailedError(OSError):
 
 
 class Folder:
-    """An open directory. Close it, or use it as a context manager."""
+    """An open directory. Close it, or use it as a context manager. Folders in it have its ``modes``."""
 
-    def __init__(self, fd: int, path: str) -> None:
+    def __init__(self, fd: int, path: str, modes: Modes = PRIVATE) -> None:
         self.fd = fd
         self.path = path
+        self.modes = modes
 
     @classmethod
-    def root(cls, path: Path) -> Self:
+    def root(cls, path: Path, modes: Modes = PRIVATE) -> Self:
         """Open the root, made (0700) where it is missing. The root's own path may hold links."""
-        path.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
-        return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(path))
+        path.mkdir(mode=PRIVATE.folder, parents=True, exist_ok=True)
+        return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(path), modes)
 
     def __enter__(self) -> Self:
         return self
@@ -51,22 +63,45 @@ class Folder:
     def sub(self, name: str) -> Folder:
         """Open a folder in this one. Raises FileNotFoundError, or NotADirectoryError for a link."""
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS, dir_fd=self.fd)
-        return Folder(fd, f"{self.path}/{name}")
+        return Folder(fd, f"{self.path}/{name}", self.modes)
 
     def make(self, name: str) -> Folder:
-        """Open a folder in this one, made (0700) where it is missing."""
+        """Open a folder in this one, made where it is missing."""
         with suppress(FileExistsError):
-            os.mkdir(name, DIR_MODE, dir_fd=self.fd)
+            self.make_new(name)
         return self.sub(name)
+
+    def make_private(self, name: str) -> Folder:
+        """As ``make``, closed to the group whatever this folder is."""
+        with suppress(FileExistsError):
+            os.mkdir(name, PRIVATE.folder, dir_fd=self.fd)
+        folder = self.sub(name)
+        folder.modes = PRIVATE
+        return folder
 
     def make_new(self, name: str) -> None:
         """Make a folder that must not exist yet. Raises FileExistsError."""
-        os.mkdir(name, DIR_MODE, dir_fd=self.fd)
+        os.mkdir(name, self.modes.folder, dir_fd=self.fd)
+
+    def share(self, gid: int) -> None:
+        """Open this folder to a group; what is made in it from now on belongs to that group too."""
+        os.fchown(self.fd, -1, gid)
+        os.fchmod(self.fd, self.modes.folder | stat.S_ISGID)
+
+    def share_file(self, name: str, gid: int) -> None:
+        """Open a file to a group, where there is one. Raises Unavailable as ``open_file`` does."""
+        with suppress(FileNotFoundError):
+            fd = self.open_file(name, os.O_RDONLY)
+            try:
+                os.fchown(fd, -1, gid)
+                os.fchmod(fd, self.modes.file)
+            finally:
+                os.close(fd)
 
     def open_file(self, name: str, flags: int) -> int:
         """Open a regular file with one link; ``flags`` as for ``os.open``. Raises Unavailable otherwise."""
         try:
-            fd = os.open(name, flags | _SAFE_FLAGS, FILE_MODE, dir_fd=self.fd)
+            fd = os.open(name, flags | _SAFE_FLAGS, self.modes.file, dir_fd=self.fd)
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 raise self._not_plain(name) from error
@@ -84,7 +119,7 @@ class Folder:
         )
 
     def open_append(self, name: str) -> int:
-        """Open a file for appending and reading, made (0600) where it is missing."""
+        """Open a file for appending and reading, made where it is missing."""
         return self.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
     def read(self, name: str) -> bytes:

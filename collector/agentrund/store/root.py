@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.ids import is_run_id, link_name
-from agentrund.store.folder import Folder
+from agentrund.store.folder import PRIVATE, SHARED, Folder
 from agentrund.store.lock import RootLock
 from agentrund.store.open_files import OpenFiles
 from agentrund.store.run_files import RunFiles
@@ -25,24 +25,35 @@ _QUARANTINE_MAX: Final = 64 << 20
 class Root:
     """An open, locked root. Everything the collector writes goes through here."""
 
-    def __init__(self, folder: Folder, state: Folder, lock: RootLock) -> None:
+    def __init__(self, folder: Folder, state: Folder, lock: RootLock, gid: int | None = None) -> None:
         self.folder = folder
         self.state = state
         self.files = OpenFiles()
         self._lock = lock
         self._runs = folder.make(layout.RUNS)
         self._sessions = folder.make(layout.SESSIONS)
+        if gid is not None:
+            # Runs that are there keep their modes: whoever recorded them did so in private.
+            for shared in (self._runs, self._sessions):
+                shared.share(gid)
+            for name in (layout.INDEX, layout.NAVIGATE):
+                folder.share_file(name, gid)
 
     @classmethod
-    def open(cls, path: Path, owner: dict[str, Any]) -> Self:
-        """Open ``path``, make what is missing, and take the lock. Raises Unavailable where it is held."""
+    def open(cls, path: Path, owner: dict[str, Any], gid: int | None = None) -> Self:
+        """Open ``path``, make what is missing, and take the lock. Raises Unavailable where it is held.
+
+        ``gid`` is a group that may read what is written from now on, all but the state folder.
+        """
         path = path.absolute()
         try:
-            folder = Folder.root(path)
-            state = folder.make(layout.STATE)
+            folder = Folder.root(path, PRIVATE if gid is None else SHARED)
+            state = folder.make_private(layout.STATE)
             lock = RootLock(state, owner)
+            if gid is not None:
+                folder.share(gid)
             _ignore_in_git(path)
-            return cls(folder, state, lock)
+            return cls(folder, state, lock, gid)
         except OSError as error:
             raise Unavailable(
                 f"cannot write in root {path}: {error.strerror}", hint="choose another --root"

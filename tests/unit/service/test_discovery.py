@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from agentrund.model.errors import Unavailable
 from agentrund.service import discovery
 
 
@@ -58,6 +59,28 @@ def test_a_successors_file_is_left_alone(found, tmp_path):
 def test_what_cannot_be_read_counts_as_absent(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     assert discovery.read(tmp_path / "a.sock") is None
+
+
+@pytest.mark.parametrize("text", ['{"name": "my settings"}', "{", "[]"])
+def test_a_neighbour_that_is_no_discovery_file_is_not_replaced(found, tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(Unavailable, match="in the place of the discovery file"):
+        discovery.write(found)
+    assert path.read_text() == text
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_one_that_lost_its_power_is_replaced(found, tmp_path):
+    (tmp_path / "a.json").touch()
+    discovery.write(found)
+    assert discovery.read(tmp_path / "a.sock") == found
+
+
+def test_a_group_may_read_it(found):
+    gid = os.getegid()
+    info = discovery.write(found, gid).stat()
+    assert (info.st_mode & 0o777, info.st_gid) == (0o640, gid)
 
 
 def test_neither_links_nor_other_peoples_files_are_trusted(found, tmp_path, monkeypatch):

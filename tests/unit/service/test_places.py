@@ -85,6 +85,57 @@ def test_the_limit_is_the_kernels(tmp_path, monkeypatch):
         sock.bind(longest + "xx")
 
 
+def test_the_limit_counts_bytes(tmp_path):
+    with pytest.raises(UsageError, match=r"has 1[0-9][0-9] bytes, the limit is 1"):
+        places.check_length(Path("/" + "ü" * 70))
+
+
+def test_a_usual_place_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
+    long, short = tmp_path / ("x" * 110) / "a.sock", tmp_path / "a" / "a.sock"
+    monkeypatch.setattr(places, "socket_candidates", lambda env: [long, short])
+    assert places.listen_socket(None, {}) == short
+    assert not long.parent.exists()
+    monkeypatch.setattr(places, "socket_candidates", lambda env: [long])
+    with pytest.raises(Unavailable, match="the limit is 1"):
+        places.listen_socket(None, {})
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o722])
+def test_a_folder_that_others_can_write_is_refused(tmp_path, mode):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(Unavailable, match=f"mode {mode:04o}: others can write there"):
+        places.listen_socket(folder / "a.sock", {})
+    assert folder.stat().st_mode & 0o7777 == mode
+
+
+def test_a_named_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    if tmp_path.stat().st_uid == 0:
+        os.chown(tmp_path, 4243, -1)
+    with pytest.raises(Unavailable, match="belongs to uid"):
+        places.listen_socket(tmp_path / "a.sock", {})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_group_may_enter_the_folder_and_not_write_in_it(tmp_path, named):
+    gid = os.getegid()
+    if named:
+        path = places.listen_socket(tmp_path / "a" / "b.sock", {}, gid)
+    else:
+        path = places.listen_socket(None, {"XDG_RUNTIME_DIR": str(tmp_path)}, gid)
+    found = path.parent.stat()
+    assert (found.st_mode & 0o7777, found.st_gid) == (0o750, gid)
+
+
+def test_a_named_folder_that_the_group_cannot_enter_is_refused(tmp_path):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    with pytest.raises(Unavailable, match="cannot enter"):
+        places.listen_socket(folder / "a.sock", {}, os.getegid())
+
+
 def test_a_named_socket_gets_its_folder(tmp_path):
     path = tmp_path / "a" / "b.sock"
     assert places.listen_socket(path, {}) == path
