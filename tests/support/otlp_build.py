@@ -50,6 +50,21 @@ def field(number: int, data: bytes) -> bytes:
     return encode_varint(number << 3 | 2) + encode_varint(len(data)) + data
 
 
+def nested(shape: str, levels: int, value: bytes = b"\x18\x01") -> bytes:
+    """An encoded AnyValue in as many arrays (``[``) and objects of one key ``k`` (``{``), in turn."""
+    heads: list[bytes] = []
+    size = len(value)
+    for level in reversed(range(levels)):
+        numbers = (1, 5) if shape[level % len(shape)] == "[" else (2, 1, 6)
+        for number in numbers:
+            head = encode_varint(number << 3 | 2) + encode_varint(size)
+            if number == 2:
+                head = field(1, b"k") + head
+            size += len(head)
+            heads.append(head)
+    return b"".join(reversed(heads)) + value
+
+
 def key_values(attributes: Json) -> list[KeyValue]:
     return [KeyValue(key=k, value=any_value(v)) for k, v in attributes.items()]
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
+
+MAX_NAME: Final = 4096
+"""Characters of ``name``, ``span``, ``parent``, ``status``: repeated in listings and never spilled."""
+MAX_SESSION: Final = 1024
+"""Characters of a session id: it stands in run.start, in the index and in a link's name."""
 
 
 @dataclass(slots=True)

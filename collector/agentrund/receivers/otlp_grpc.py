@@ -1,7 +1,7 @@
 """OTLP over gRPC: raw request bytes to the sink, its verdict back as a status.
 
-Decides nothing but the mapping of verdicts: Rejected is INVALID_ARGUMENT, Overloaded and Unavailable
-are UNAVAILABLE with a delay. Bodies are not parsed here.
+Decides nothing but the mapping of verdicts: Rejected is INVALID_ARGUMENT, anything else UNAVAILABLE with
+a delay, for these are the only refusals after which an exporter tries again. Bodies are not parsed here.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class OtlpGrpcServer:
             await _refuse(context, error)
         except Exception:  # noqa: BLE001 - a bug here must not reach the sender as UNKNOWN with a traceback
             _log.exception("a %s request from %s failed", signal, context.peer())
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error; see the collector's log")
+            await _refuse(context, Unavailable("internal error; see the collector's log"))
         return _SUCCESS
 
     def _taken(self, take: asyncio.Task[Taken]) -> None:
@@ -117,14 +117,10 @@ def _run_id(context: _Context) -> str | None:
 
 
 async def _refuse(context: _Context, error: AgentrundError) -> NoReturn:
+    code = grpc.StatusCode.UNAVAILABLE
+    retry_s: float | None = error.retry_s if isinstance(error, Overloaded) else _RETRY_S
     if isinstance(error, Rejected):
         code, retry_s = grpc.StatusCode.INVALID_ARGUMENT, None
-    elif isinstance(error, Overloaded):
-        code, retry_s = grpc.StatusCode.UNAVAILABLE, error.retry_s
-    elif isinstance(error, Unavailable):
-        code, retry_s = grpc.StatusCode.UNAVAILABLE, _RETRY_S
-    else:
-        code, retry_s = grpc.StatusCode.INTERNAL, None
     number: int = code.value[0]
     trailing: list[tuple[str, Any]] = [
         (rpc_status.DETAILS_KEY, rpc_status.status(number, error.message, retry_s))

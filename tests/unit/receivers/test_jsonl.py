@@ -84,7 +84,9 @@ def test_a_damaged_line_gives_a_frame_or_a_refusal(payload, at, byte):
         (b'{"b":{"a"\t:1,"a":2}}', {"b": {"a": 2}}),
         (b'{"a":18446744073709551616}', {"a": 2**64}),
         (b'{"a":' + b"9" * 5000 + b"}", {"a": "9" * 5000}),
-        (b'{"a":"tab\there"}', {"a": "tab\there"}),
+        (b'{"a":"tab\there\x0bvt\x0cff\rcr\x00nul"}', {"a": "tab\there\x0bvt\x0cff\rcr\x00nul"}),
+        (b'{"\\u0000":"\\u0000"}', {"\x00": "\x00"}),
+        (b'{"a":["\\ud83e","\\udd16"]}', {"a": ["\ufffd", "\ufffd"]}),
         (b'{"a":"\\u0000"}', {"a": "\x00"}),
         (b'{"a":"x\xe2\x80\xa8y"}', {"a": "x\u2028y"}),
     ],
@@ -109,8 +111,8 @@ def test_integers_keep_their_digits_on_the_fast_path():
         (b'"text"', "bad_json", None),
         (b"[" * 100_000, "bad_json", None),
         (b'{"n":4,"type":"log","payload":{"a":tru}}', "bad_json", 4),
-        (b'{"n":4,"type":"log","payload":{"a":' + b"[" * 201 + b"]" * 201 + b"}}", "bad_json", 4),
-        (b'{"n":4,"type":"log","payload":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}", "bad_json", 4),
+        (b'{"n":4,"type":"log","payload":{"a":' + b"[" * 5000 + b"]" * 4999 + b"}}", "bad_json", 4),
+        (b'{"n":4,"type":"log","payload":{"a":' + b'["' * 5000, "bad_json", 4),
         (b'{"n":4}', "bad_event", 4),
         (b'{"n":4,"type":"a b"}', "bad_event", 4),
         (b'{"n":4,"type":"' + b"x" * 65 + b'"}', "bad_event", 4),
@@ -125,6 +127,7 @@ def test_integers_keep_their_digits_on_the_fast_path():
         (b'{"n":0,"type":"log"}', "bad_event", None),
         (b'{"n":"1","type":"log"}', "bad_event", None),
         (b'{"n":4,"type":"log","name":"' + b"x" * 5000 + b'"}', "bad_event", 4),
+        (b'{"n":4,"type":"log","status":"' + b"x" * 5000 + b'"}', "bad_event", 4),
         (b'{"op":1}', "bad_frame", None),
         (b'{"op":"hello","v":2,"source":"a"}', "unsupported_version", None),
         (b'{"op":"hello","source":"a/b"}', "bad_frame", None),
@@ -159,3 +162,46 @@ def test_negative_and_fractional_durations_and_odd_times_are_taken():
 def test_two_hundred_levels_are_taken_as_they_came():
     raw = b'{"a":' + b"[" * 199 + b"]" * 199 + b"}"
     assert event_of(b'{"n":4,"type":"log","payload":' + raw + b"}").raw == raw
+
+
+@pytest.mark.parametrize("inner", ["[]", "{}", '["\\ud83e",NaN,{"]}[{":"\\"]"}]'])
+@pytest.mark.parametrize("levels", [201, 202, 990, 5000, 100_000])
+def test_what_is_too_deep_is_kept_as_the_text_it_came_as(levels, inner):
+    deep = b"[" * (levels - 2) + inner.encode() + b"]" * (levels - 2)
+    event = event_of(b'{"n":4,"type":"log","payload":{"a":%b,"b":1}}' % deep)
+    assert event.payload["b"] == 1
+    value = event.payload["a"]
+    for _ in range(strict_json.MAX_DEPTH - 1):
+        (value,) = value
+    assert value == "[" * (levels - 201) + inner + "]" * (levels - 201)
+    assert event.src["repairs"][-1] == "values nested deeper than 200 levels, kept as JSON text: 1"
+    strict(strict_json.encode(event.payload))
+
+
+def test_hello_keeps_what_is_too_deep_as_text_too():
+    hello = decode(b'{"op":"hello","source":"a","meta":{"a":%b}}' % (b"[" * 300 + b"]" * 300))
+    assert str(hello.metadata["meta"]).count("[") == 300
+    assert hello.metadata["repairs"] == ["values nested deeper than 200 levels, kept as JSON text: 1"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "repairs"),
+    [
+        (b'{"a":"\xff"}', ["text that is no UTF-8, replaced"]),
+        (b'{"a":"\\ud83e"}', ["text that is no UTF-8, replaced"]),
+        (b'{"a":1,"a":2,"b":[{"c":1,"c":2}]}', ["repeated keys, the last value kept: 2"]),
+        (
+            b'{"\\ud83e":1,"\\ud83d":2}',
+            ["text that is no UTF-8, replaced", "repeated keys, the last value kept: 1"],
+        ),
+        (b'{"a":NaN,"b":1e999}', None),
+    ],
+)
+def test_what_a_repair_costs_is_noted(payload, repairs):
+    event = event_of(b'{"n":1,"type":"log","payload":' + payload + b"}")
+    assert event.src == ({"repairs": repairs} if repairs else None)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_line():
+    assert event_of(b'\xef\xbb\xbf{"n":1,"type":"log"}').n == 1
+    assert decode(b'\xef\xbb\xbf{"op":"hello","source":"s"}') == Hello("s", None, None, None, {})

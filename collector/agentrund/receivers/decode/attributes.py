@@ -11,6 +11,11 @@ from agentrund.receivers.decode import strict_json
 
 PARSE_MAX: Final = 512 << 10
 """Longer JSON text stays text: reading it would hold everybody else up."""
+PARSE_LEVELS: Final = strict_json.MAX_DEPTH - 50
+"""Deeper JSON text stays text: it lands some levels down in a payload that has to be read again."""
+PATH_MAX: Final = 32
+"""Parts of a flattened key that are put together; a longer key stays a key."""
+_INDEX_DIGITS: Final = 9
 
 _DECODE: Final = msgspec.json.Decoder().decode
 
@@ -70,7 +75,7 @@ class Attributes:
         found: dict[str, Any] = {}
         for key in keys:
             path = key[len(prefix) :].split(".")
-            if path[0].isdecimal() and len(path) > 1:
+            if _is_index(path[0]) and 1 < len(path) <= PATH_MAX:
                 _put(found, path, self.rest.pop(key))
         return [entry for entry in _as_list(found) if isinstance(entry, dict)]
 
@@ -81,30 +86,38 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
         if not isinstance(below, dict):
             below = tree[name] = {"": below}
         tree = below
-    tree[path[-1]] = value
+    at = tree.get(path[-1])
+    if isinstance(at, dict):
+        at[""] = value
+    else:
+        tree[path[-1]] = value
+
+
+def _is_index(name: str) -> bool:
+    return name.isdecimal() and len(name) <= _INDEX_DIGITS
 
 
 def _as_list(tree: Any) -> Any:
     """Objects whose keys are all numbers become lists, at every level."""
     if not isinstance(tree, dict):
         return tree
-    if all(key.isdecimal() for key in tree):
+    if all(map(_is_index, tree)):
         return [_as_list(tree[key]) for key in sorted(tree, key=int)]
     return {key: _as_list(value) for key, value in tree.items()}
 
 
 def parse(value: Any) -> Any:
-    """What JSON text says; anything else, and text that is no JSON, as it is."""
+    """What JSON text says; anything else, and text that is no JSON or too long or deep, as it is."""
     if not isinstance(value, str) or len(value) > PARSE_MAX or value[:1] not in "{[":
         return value
     try:
-        return _DECODE(value)
+        found = _DECODE(value)
     except (msgspec.MsgspecError, RecursionError):
-        pass
-    try:
-        return strict_json.repair(value.encode())
-    except ValueError:
-        return value
+        try:
+            found, _ = strict_json.repair(value.encode())
+        except ValueError:
+            return value
+    return found if strict_json.depth_within(found, PARSE_LEVELS) else value
 
 
 def as_text(value: Any) -> str:

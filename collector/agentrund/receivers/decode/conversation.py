@@ -11,6 +11,7 @@ from typing import Any
 
 from agentrund.model.event import Json
 from agentrund.receivers.decode.attributes import as_text, parse
+from agentrund.receivers.decode.strict_json import encode
 
 
 def normalised(message: Any) -> Json:
@@ -49,16 +50,15 @@ def answer(messages: list[Json]) -> str | None:
 
 def requested_tools(messages: list[Json]) -> list[Json]:
     """The tool calls a model's answer asks for: id, name and, where given, args."""
-    calls: list[Json] = []
+    calls: dict[bytes, Json] = {}
     for message in messages:
         for part in message["parts"]:
             if part.get("type") == "tool_call" and isinstance(part.get("name"), str):
                 call: Json = {"id": part.get("id"), "name": part["name"]}
                 if part.get("arguments") is not None:
                     call["args"] = parse(part["arguments"])
-                if call not in calls:
-                    calls.append(call)
-    return calls
+                calls.setdefault(encode(call), call)
+    return list(calls.values())
 
 
 def _content(parts: list[Json]) -> str:

@@ -15,16 +15,11 @@ import msgspec
 
 from agentrund.model import kinds
 from agentrund.model.errors import Rejected
-from agentrund.model.event import Event, Json
+from agentrund.model.event import MAX_NAME, MAX_SESSION, Event, Json
 from agentrund.model.source import SOURCE_ID
 from agentrund.receivers.decode.strict_json import clean_object, repair
 
 PROTOCOL_VERSION: Final = 1
-MAX_NAME: Final = 4096
-"""Characters of ``name``, ``span`` and ``parent``: they are repeated in listings and never spilled."""
-
-MAX_SESSION: Final = 1024
-"""Characters of a session id: it stands in run.start, in the index and in a link's name."""
 MAX_INTEGER: Final = 2**53 - 1
 """Largest ``n`` and ``dur_ms``: what every JSON reader can count with."""
 
@@ -138,6 +133,7 @@ def _is_usual(fast: _Fast) -> bool:
     labels = len(fast.name or "") + len(fast.span or "") + len(fast.parent or "")
     return (
         labels <= MAX_NAME
+        and (fast.status is None or len(fast.status) <= MAX_NAME)
         and (fast.n is None or 1 <= fast.n <= MAX_INTEGER)
         and (fast.dur_ms is None or 0 <= fast.dur_ms <= MAX_INTEGER)
         and (fast.session_id is None or len(fast.session_id) <= MAX_SESSION)
@@ -156,7 +152,7 @@ def _may_be_sent(kind: str) -> bool:
 def _decode_slow(line: bytes) -> Frame:
     SlowLines.count += 1
     try:
-        frame = repair(line)
+        frame, repairs = repair(line)
     except ValueError as error:
         # Its number, where it stands first as clients write it: settled, it is not sent again for ever.
         known = _LEADING_N(line)
@@ -167,18 +163,18 @@ def _decode_slow(line: bytes) -> Frame:
         raise Rejected("bad_json", f"a frame is a JSON object, not {_name_of(frame)}")
     op = frame.get("op")
     if op is None:
-        return _event(frame)
+        return _event(frame, repairs)
     if not isinstance(op, str):
         raise Rejected("bad_frame", "op must be a string")
     if op == "hello":
-        return _hello(frame)
+        return _hello(frame, repairs)
     return Control(op, frame)
 
 
 # -- events ---------------------------------------------------------------------------------------
 
 
-def _event(frame: Json) -> EventFrame:
+def _event(frame: Json, repairs: list[str]) -> EventFrame:
     n = frame.get("n")
     if n is not None and (not _is_int(n) or not 1 <= n <= MAX_INTEGER):
         raise Rejected("bad_event", "n must be an integer from 1 to 2^53-1")
@@ -187,28 +183,27 @@ def _event(frame: Json) -> EventFrame:
         raise Rejected("bad_event", "type must match [A-Za-z0-9_.-]{1,64}", n=n)
     if kinds.is_reserved(kind):
         raise Rejected("bad_event", f"{kind} is written by the collector only", n=n)
-    labels = [_label(frame, key, n) for key in ("name", "span", "parent")]
+    name, span, parent, status = (_label(frame, key, n) for key in ("name", "span", "parent", "status"))
     payload = frame.get("payload")
     if payload is None:
         payload = {}
     if not isinstance(payload, dict):
         raise Rejected("bad_event", f"payload must be an object, not {_name_of(payload)}", n=n)
-    status, dur_ms = frame.get("status"), frame.get("dur_ms")
-    if status is not None and not isinstance(status, str):
-        raise Rejected("bad_event", "status must be a string or null", n=n)
+    dur_ms = frame.get("dur_ms")
     if dur_ms is not None and ((number := _number(dur_ms)) is None or number > MAX_INTEGER):
         raise Rejected("bad_event", "dur_ms must be an integer up to 2^53-1, or null", n=n)
     event = Event(
         kind,
-        labels[0],
-        labels[1],
-        labels[2],
+        name,
+        span,
+        parent,
         _ts(frame.get("ts")),
         status,
         None if dur_ms is None else max(0, int(dur_ms)),
         payload,
         None,
         n,
+        {"repairs": repairs} if repairs else None,
     )
     return EventFrame(event, _id(frame, "session_id", n), _id(frame, "run_id", n))
 
@@ -281,7 +276,7 @@ _ARRAYS: Final = frozenset({"tags", "argv"})
 _OBJECTS: Final = frozenset({"git", "guardrails", "meta"})
 
 
-def _hello(frame: Json) -> Hello:
+def _hello(frame: Json, repairs: list[str]) -> Hello:
     version = frame.get("v", PROTOCOL_VERSION)
     if version != PROTOCOL_VERSION:
         raise HelloRefused("unsupported_version", f"this collector speaks version {PROTOCOL_VERSION}")
@@ -306,6 +301,8 @@ def _hello(frame: Json) -> Hello:
         if _name_of(value) != expected:
             raise HelloRefused("bad_frame", f"{key} must be {expected} or null")
         metadata[key] = value
+    if repairs:
+        metadata["repairs"] = repairs
     parent = frame.get("parent")
     return Hello(
         source,

@@ -14,6 +14,7 @@ from agentrund.model.otlp import BadItem, Fault, LogItem, MappedLog
 from agentrund.receivers.decode import call_fields, genai
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import Attributes, as_text
+from agentrund.receivers.decode.labels import label
 from agentrund.receivers.decode.session import session_of
 
 _DOTTED: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+")
@@ -84,7 +85,9 @@ def _event(item: LogItem, name: str) -> Event:
     if item.dropped or item.repairs:
         payload["otel"] = {k: v for k, v in (("dropped", item.dropped), ("repairs", item.repairs)) if v}
     ts = item.time_ns / 1e9 if item.time_ns else None
-    return Event(kinds.LOG, item.scope.name or None, ts=ts, status=level, payload=payload)
+    event = Event(kinds.LOG, item.scope.name or None, ts=ts, status=level, payload=payload)
+    label(event, item.scope.name)
+    return event
 
 
 def _fault(attributes: Json) -> Fault | None:

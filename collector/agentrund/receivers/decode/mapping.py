@@ -27,6 +27,7 @@ from agentrund.model.otlp import (
 from agentrund.receivers.decode import call_fields, log_mapping, openinference
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import Attributes, as_text, parse
+from agentrund.receivers.decode.labels import label, short_name
 from agentrund.receivers.decode.session import session_of
 
 _REMOTE_KNOWN: Final = 0x100
@@ -101,6 +102,10 @@ def _span(item: SpanItem) -> MappedSpan:
     _BUILDERS[kind](mapped, item, attributes, error)
     if notice:
         mapped.closer = mapped.error = None
+    for event in (mapped.opener, mapped.closer, mapped.error):
+        if event is not None:
+            label(event, event.name or mapped.name)
+    mapped.name = short_name(mapped.name)
     return mapped
 
 
@@ -120,7 +125,7 @@ def _is_remote(item: SpanItem) -> bool:
 
 def _llm(mapped: MappedSpan, item: SpanItem, attributes: Attributes, error: Json | None) -> None:
     agent = attributes.look(*tables.AGENT_NAME)
-    mapped.agent = agent if isinstance(agent, str) else None
+    mapped.agent = short_name(agent) if isinstance(agent, str) else None
     prompt, response = call_fields.take_call(attributes, item.events)
     mapped.opener = Event(kinds.LLM_PROMPT, ts=_ts(item.start_ns), payload=prompt)
     _close(mapped, item, kinds.LLM_RESPONSE, response | _kept(item, attributes), error)

@@ -10,9 +10,9 @@ or a few hundred values of one item, lie between two of them.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any, Final, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -34,14 +34,8 @@ from agentrund.model.otlp import (
     SpanItem,
     SpanLink,
 )
-from agentrund.receivers.decode.otlp_repair import repair_strings
-from agentrund.receivers.decode.otlp_values import (
-    Pause,
-    any_value,
-    attributes,
-    attributes_in_steps,
-    value_in_steps,
-)
+from agentrund.receivers.decode.otlp_repair import repaired
+from agentrund.receivers.decode.otlp_values import Pause, Values
 from agentrund.receivers.decode.protobuf_wire import LENGTH, Malformed, fields
 
 LARGE: Final = 1 << 16
@@ -51,13 +45,22 @@ _STEP: Final = 256
 _ITEMS: Final = 32
 """Items between two pauses: with their mapping about 2 ms."""
 
-_REPAIRED: Final = "invalid UTF-8 replaced"
 _NO_ID: Final = frozenset({b"", bytes(8), bytes(16)})
 
 _M = TypeVar("_M", bound=Message)
 _Slice = tuple[bytes, bytes, bytes]
 """The bytes of a resource, a scope and an item."""
 _Steps = Generator[Item | None, None, None]
+
+
+@dataclass(slots=True)
+class _Around:
+    """What an item lies in, and what had to be changed in it to read it."""
+
+    resource: Resource = field(default_factory=Resource)
+    scope: Scope = field(default_factory=Scope)
+    of_resource: list[str] = field(default_factory=list)
+    of_scope: list[str] = field(default_factory=list)
 
 
 def check(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[None]:
@@ -71,7 +74,7 @@ def decode(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[Item | N
     """The items of a request; ``i`` counts all of them, bad ones too. Raises Rejected as ``check`` does."""
     read = _READERS[signal]
     resource_bytes = scope_bytes = b""
-    resource, scope = Resource(), Scope()
+    around = _Around()
     counted: dict[int, MetricItem] = {}
     i = 0
     for piece in _slices(signal, encoding, body):
@@ -80,15 +83,16 @@ def decode(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[Item | N
             continue
         if piece[0] is not resource_bytes:
             resource_bytes = piece[0]
-            resource = _resource(resource_bytes)
+            around.resource, around.of_resource = yield from _resource(resource_bytes)
         if piece[1] is not scope_bytes:
             scope_bytes = piece[1]
-            scope = _scope(scope_bytes)
+            around.scope, around.of_scope = yield from _scope(scope_bytes)
+        resource = around.resource
         if read is None:
             counted.setdefault(id(resource), MetricItem(len(counted), resource, 0)).metrics += 1
             continue
         try:
-            yield from read(piece[2], i, resource, scope)
+            yield from read(piece[2], i, around)
         except (Malformed, DecodeError) as error:
             yield BadItem(i, resource, signal, str(error), len(piece[2]))
         i += 1
@@ -141,35 +145,42 @@ def _submessages(body: bytes, at: int, end: int, highest: int) -> Iterator[tuple
         yield number, start, stop
 
 
-def _resource(data: bytes) -> Resource:
+def _resource(data: bytes) -> Generator[None, None, tuple[Resource, list[str]]]:
     try:
-        message, _ = _parse(ResourceMessage, data)
-    except (Malformed, DecodeError):
-        return Resource()
-    return Resource(attributes(message.attributes))
+        message, repairs = yield from _parse(ResourceMessage, data)
+    except (Malformed, DecodeError) as error:
+        return Resource(), [f"its resource cannot be read: {error}"]
+    values = Values()
+    found = yield from _values(values, message.attributes, len(data))
+    return Resource(found), [f"in its resource: {note}" for note in (*repairs, *_repeats(values))]
 
 
-def _scope(data: bytes) -> Scope:
+def _scope(data: bytes) -> Generator[None, None, tuple[Scope, list[str]]]:
     try:
-        message, _ = _parse(InstrumentationScope, data)
-    except (Malformed, DecodeError):
-        return Scope()
-    return Scope(message.name, message.version)
+        message, repairs = yield from _parse(InstrumentationScope, data)
+    except (Malformed, DecodeError) as error:
+        return Scope(), [f"its scope cannot be read: {error}"]
+    return Scope(message.name, message.version), [f"in its scope: {note}" for note in repairs]
 
 
-def _parse(kind: type[_M], data: bytes) -> tuple[_M, list[str]]:
+def _parse(kind: type[_M], data: bytes) -> Generator[None, None, tuple[_M, list[str]]]:
     try:
         return kind.FromString(data), []
     except DecodeError:
-        return kind.FromString(repair_strings(data, cast("Descriptor", kind.DESCRIPTOR))), [_REPAIRED]
+        data, repairs = yield from repaired(data, kind)
+        return kind.FromString(data), repairs
 
 
-def _values(pairs: Any, size: int) -> Generator[None, None, Json]:
-    return (yield from attributes_in_steps(pairs, _STEP)) if size > LARGE else attributes(pairs)
+def _values(values: Values, pairs: Any, size: int) -> Generator[None, None, Json]:
+    return (yield from values.attributes_in_steps(pairs, _STEP)) if size > LARGE else values.attributes(pairs)
 
 
-def _span(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
-    message, repairs = _parse(Span, data)
+def _repeats(values: Values) -> list[str]:
+    return [f"repeated keys, the last value kept: {values.repeated}"] if values.repeated else []
+
+
+def _span(data: bytes, i: int, around: _Around) -> _Steps:
+    message, repairs = yield from _parse(Span, data)
     size = len(data)
     trace, span, parent = message.trace_id, message.span_id, message.parent_span_id
     for name, value, length in (("trace id", trace, 16), ("span id", span, 8)):
@@ -179,16 +190,20 @@ def _span(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
         parent = b""
     elif len(parent) != len(span):
         raise Malformed(_bad_id("parent span id", parent))
-    found = yield from _values(message.attributes, size)
-    _note_repeats(found, message.attributes, repairs)
+    read = Values()
+    found = yield from _values(read, message.attributes, size)
     events: list[SpanEvent] = []
     for event in message.events:
-        values = yield from _values(event.attributes, size)
+        values = yield from _values(read, event.attributes, size)
         events.append(SpanEvent(event.name, event.time_unix_nano / 1e9, values))
+    links = [
+        SpanLink(link.trace_id.hex(), link.span_id.hex(), read.attributes(link.attributes))
+        for link in message.links
+    ]
     yield SpanItem(
         i,
-        resource,
-        scope,
+        around.resource,
+        around.scope,
         trace.hex(),
         span.hex(),
         parent.hex() or None,
@@ -203,23 +218,23 @@ def _span(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
         message.status.message,
         found,
         events,
-        [SpanLink(n.trace_id.hex(), n.span_id.hex(), attributes(n.attributes)) for n in message.links],
+        links,
         _dropped(message, "attributes", "events", "links"),
-        repairs,
+        [*repairs, *_repeats(read), *around.of_scope, *around.of_resource],
         size,
     )
 
 
-def _log(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
-    message, repairs = _parse(LogRecord, data)
+def _log(data: bytes, i: int, around: _Around) -> _Steps:
+    message, repairs = yield from _parse(LogRecord, data)
     size = len(data)
-    found = yield from _values(message.attributes, size)
-    _note_repeats(found, message.attributes, repairs)
-    body = (yield from value_in_steps(message.body, _STEP)) if size > LARGE else any_value(message.body)
+    read = Values()
+    found = yield from _values(read, message.attributes, size)
+    body = (yield from read.value_in_steps(message.body, _STEP)) if size > LARGE else read.value(message.body)
     yield LogItem(
         i,
-        resource,
-        scope,
+        around.resource,
+        around.scope,
         _log_id("trace id", message.trace_id, 16, repairs),
         _log_id("span id", message.span_id, 8, repairs),
         message.event_name,
@@ -230,14 +245,9 @@ def _log(data: bytes, i: int, resource: Resource, scope: Scope) -> _Steps:
         found,
         message.flags,
         _dropped(message, "attributes"),
-        repairs,
+        [*repairs, *_repeats(read), *around.of_scope, *around.of_resource],
         size,
     )
-
-
-def _note_repeats(found: Json, pairs: Any, repairs: list[str]) -> None:
-    if len(found) != len(pairs):
-        repairs.append(f"{len(pairs) - len(found)} repeated attribute keys: the last value kept")
 
 
 def _log_id(name: str, value: bytes, length: int, repairs: list[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentrund.model.event import Json
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import parse
+from agentrund.receivers.decode.labels import short_session
 
 
 def session_of(attributes: Json, resource: Json) -> str | None:
@@ -15,10 +16,10 @@ def session_of(attributes: Json, resource: Json) -> str | None:
 def _session(attributes: Json) -> str | None:
     for key in tables.SESSION:
         if (value := attributes.get(key)) not in (None, ""):
-            return str(value)
+            return short_session(str(value))
     metadata = parse(attributes.get("metadata"))
     if isinstance(metadata, dict):
         for key in tables.SESSION_IN_METADATA:
             if isinstance(value := metadata.get(key), str) and value:
-                return value
+                return short_session(value)
     return None

@@ -2,12 +2,14 @@
 
 Repairs (run-folder contract, "trace.jsonl"): invalid UTF-8 and lone surrogates become U+FFFD; NaN,
 Infinity and numbers beyond a double become the strings "NaN", "Infinity", "-Infinity"; of a repeated
-key the last value counts. Integers keep their digits; beyond what Python parses they become strings.
+key the last value counts; what is nested too deeply becomes a string of its own text. Integers keep their
+digits; beyond what Python parses they become strings. A byte order mark before a line is no part of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, Final
@@ -15,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrund.model.event import Json
+from agentrund.receivers.decode.json_folding import folded
 
 _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODER: Final = msgspec.json.Encoder()
@@ -25,7 +28,8 @@ MAX_DEPTH: Final = 200
 """Levels a payload may be nested: what reads it later may stop at 254 (orjson) or at its own stack's end."""
 _RETURN, _TAB, _SPACE = b"\r\t "
 """Looked for as integers: a third of the time that a search for bytes takes."""
-_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+_BOM: Final = "\ufeff"
+_LONE: Final = re.compile("[\ud800-\udfff]").subn
 
 
 def clean_object(raw: bytes) -> Json | None:
@@ -85,20 +89,98 @@ def _keys(value: Json | list[Any], depth: int) -> int | None:
     return total
 
 
-def repair(raw: bytes) -> Any:
-    """Any JSON value, repaired. Raises ValueError where it is no JSON at all, or nested too deeply."""
-    text = raw.decode("utf-8", "replace")
-    try:
+def repair(raw: bytes) -> tuple[Any, list[str]]:
+    """Any JSON value, and what had to be changed in its text. Raises ValueError where it is no JSON."""
+    return _Repair().read(raw)
+
+
+def depth_within(value: Json | list[Any], levels: int) -> bool:
+    """Whether nothing in ``value`` is nested deeper than ``levels``, itself the first."""
+    return _keys(value, levels) is not None
+
+
+class _TooDeepError(Exception):
+    """Nested deeper than a payload may be."""
+
+
+class _Repair:
+    """One value being repaired, and the count of what was lost or moved by it. Numbers lose nothing."""
+
+    def __init__(self) -> None:
+        self._strings = 0
+        self._repeated = 0
+        self._folded = 0
+
+    def read(self, raw: bytes) -> tuple[Any, list[str]]:
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = raw.decode("utf-8", "replace")
+            self._strings = 1
+        text = text.removeprefix(_BOM)
+        try:
+            value = self._parse(text)
+        except (RecursionError, _TooDeepError):
+            self._repeated = 0
+            text, self._folded = folded(text, MAX_DEPTH + 1)
+            value = self._parse_folded(text)
+        return value, self._notes()
+
+    def _parse_folded(self, text: str) -> Any:
+        try:
+            return self._parse(text)
+        except RecursionError as error:
+            raise ValueError("its brackets do not end") from error
+
+    def _parse(self, text: str) -> Any:
         value = json.loads(
             text,
             strict=False,
             parse_constant=_constant,
             parse_float=_float,
             parse_int=_int,
+            object_pairs_hook=self._object,
         )
-    except RecursionError as error:
-        raise ValueError(_TOO_DEEP) from error
-    return _scrub(value, MAX_DEPTH + 1)
+        return self._scrub(value, MAX_DEPTH + 1)
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> Json:
+        found = dict(pairs)
+        self._repeated += len(pairs) - len(found)
+        return found
+
+    def _scrub(self, value: Any, levels: int) -> Any:
+        """Lone surrogates out of every string and key. Raises _TooDeepError."""
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, (dict, list)):
+            return value
+        if levels == 0:
+            raise _TooDeepError
+        if isinstance(value, list):
+            return [self._scrub(item, levels - 1) for item in value]
+        clean = {self._text(key): self._scrub(item, levels - 1) for key, item in value.items()}
+        self._repeated += len(value) - len(clean)
+        return clean
+
+    def _text(self, value: str) -> str:
+        if value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            value, _ = _LONE("\ufffd", value)
+            self._strings += 1
+        return value
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self._strings:
+            notes.append("text that is no UTF-8, replaced")
+        if self._repeated:
+            notes.append(f"repeated keys, the last value kept: {self._repeated}")
+        if self._folded:
+            notes.append(f"values nested deeper than {MAX_DEPTH} levels, kept as JSON text: {self._folded}")
+        return notes
 
 
 def _constant(name: str) -> str:
@@ -114,30 +196,6 @@ def _float(digits: str) -> float | str:
 
 def _int(digits: str) -> int | str:
     return int(digits) if len(digits) <= _MAX_DIGITS else digits
-
-
-def _scrub(value: Any, depth: int) -> Any:
-    """Lone surrogates out of every string and key. Raises ValueError beyond ``depth`` levels."""
-    if depth == 0:
-        raise ValueError(_TOO_DEEP)
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, dict):
-        return {_text(key): _scrub(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_scrub(item, depth - 1) for item in value]
-    return value
-
-
-def _text(value: str) -> str:
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        # Joins surrogate pairs that were escaped apart, then replaces what stays alone.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
 
 
 def encode(value: object) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrund.receivers.decode.attributes import PARSE_MAX, Attributes, as_text, parse
+from agentrund.receivers.decode.attributes import PARSE_LEVELS, PARSE_MAX, Attributes, as_text, parse
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -69,6 +69,19 @@ def test_flattened_lists_come_back_in_order_however_sparse():
     assert set(attributes.rest) == {"m.x", "m.3", "other"}
 
 
+def test_keys_that_would_build_no_list_anybody_could_read_are_left_as_they_are():
+    odd = {"m.0." + "a." * 100_000 + "b": 1, "m." + "9" * 5000 + ".a": 2}
+    attributes = Attributes({**odd, "m.0.role": "a"})
+    assert attributes.take_list("m.") == [{"role": "a"}]
+    assert attributes.rest == odd
+
+
+def test_no_value_is_lost_where_a_key_is_both_a_value_and_a_prefix():
+    for keys in (("m.0.a", "m.0.a.b"), ("m.0.a.b", "m.0.a")):
+        (entry,) = Attributes({key: key for key in keys}).take_list("m.")
+        assert entry == {"a": {"": "m.0.a", "b": "m.0.a.b"}}
+
+
 @given(st.dictionaries(st.text(alphabet="m.01x", max_size=8), st.integers(), max_size=8))
 def test_any_keys_can_be_put_together(values):
     attributes = Attributes(values)
@@ -102,6 +115,13 @@ def test_odd_texts(text, value):
 def test_a_text_too_long_to_read_stays_text():
     text = "[" + "1," * PARSE_MAX + "1]"
     assert parse(text) is text
+
+
+@pytest.mark.parametrize("levels", [PARSE_LEVELS + 1, 500, 100_000])
+def test_a_text_too_deep_to_be_kept_as_data_stays_text(levels):
+    text = "[" * levels + "]" * levels
+    assert parse(text) is text
+    assert parse("[" * PARSE_LEVELS + "]" * PARSE_LEVELS) != text
 
 
 def test_values_as_text():

@@ -96,3 +96,9 @@ def test_anything_may_be_sent_as_a_message(value):
     assert isinstance(conversation([message]), str)
     answer([message])
     requested_tools([message])
+
+
+def test_many_requested_tools_are_told_once_each():
+    calls = [{"type": "tool_call", "id": str(n), "name": "t", "arguments": {"n": n}} for n in range(20_000)]
+    found = requested_tools([{"role": "assistant", "parts": calls + calls}])
+    assert [call["id"] for call in found] == [str(n) for n in range(20_000)]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrund.model import kinds
+from agentrund.model.event import MAX_NAME
 from agentrund.model.otlp import Encoding, Fault, MappedSpan, MetricItem, Pulse, Resource, Signal, SpanKind
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.mapping import map_item, span_kind
@@ -397,3 +398,16 @@ def test_whatever_the_attributes_say_a_span_is_mapped_to_clean_json(attributes, 
         if event is not None:
             json.dumps(event.payload, allow_nan=False)
     assert (span.closer is None) == (span.notice or span.kind is SpanKind.DETAIL)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, op("execute_tool"), op("chat"), op("invoke_agent")],
+)
+def test_a_name_of_any_length_is_cut_in_the_record_and_kept_in_the_payload(attributes):
+    name = "n" * 10_000
+    out = mapped(attributes, name=name)
+    assert out.name == name[: MAX_NAME - 1] + "…"
+    events = [event for event in (out.opener, out.closer) if event is not None]
+    assert events
+    assert all(event.payload["name"] == name and len(event.name or "") <= MAX_NAME for event in events)

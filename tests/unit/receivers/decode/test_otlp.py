@@ -12,7 +12,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from agentrund.model.errors import Rejected
 from agentrund.model.otlp import BadItem, Encoding, LogItem, MetricItem, Signal, SpanItem
 from agentrund.receivers.decode import otlp
-from support.otlp_build import T0, TRACE, any_value, field, hex_id, key_values, logs, span, traces
+from support.otlp_build import T0, TRACE, any_value, field, hex_id, key_values, logs, nested, span, traces
 
 
 def decode(signal: Signal, body: bytes) -> list:
@@ -115,6 +115,24 @@ def test_invalid_utf8_in_a_resource_or_scope_is_repaired_for_all_its_items():
     assert [(i.resource.attributes["service.name"], i.scope.name) for i in items] == [
         ("B\ufffdD", "B\ufffdD")
     ] * 2
+    assert [i.repairs for i in items] == [
+        [
+            "in its scope: strings of invalid UTF-8, repaired: 1",
+            "in its resource: strings of invalid UTF-8, repaired: 1",
+        ]
+    ] * 2
+
+
+def test_a_resource_or_scope_that_is_no_message_leaves_a_note():
+    body = field(
+        1, field(1, b"\x0a\x05x") + field(2, field(1, b"\xff") + field(2, span(1).SerializeToString()))
+    )
+    (item,) = decode(Signal.TRACES, body)
+    assert (item.resource.attributes, item.scope.name) == ({}, "")
+    assert [note.partition(":")[0] for note in item.repairs] == [
+        "its scope cannot be read",
+        "its resource cannot be read",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,22 +169,23 @@ def test_a_span_that_is_no_message_costs_itself_only():
     assert [type(i) for i in items] == [SpanItem, BadItem, SpanItem]
 
 
-def test_too_deep_a_value_costs_its_span_only():
-    value = any_value(1).SerializeToString()
-    for _ in range(60):
-        value = field(5, field(1, value))
-    deep = span(2).SerializeToString() + field(9, field(1, b"deep") + field(2, value))
+@pytest.mark.parametrize("levels", [60, 100_000])
+def test_too_deep_a_value_is_kept_as_text(levels):
+    deep = span(2).SerializeToString() + field(9, field(1, b"deep") + field(2, nested("[", levels)))
     body = b"".join(field(1, field(2, field(2, s))) for s in (span(1).SerializeToString(), deep))
     items = decode(Signal.TRACES, body + traces(span(3)))
-    assert [type(i) for i in items] == [SpanItem, BadItem, SpanItem]
+    assert [i.span for i in items] == [hex_id(1), hex_id(2), hex_id(3)]
+    assert str(items[1].attributes["deep"]).count("[") == levels
+    assert items[1].repairs == ["values nested too deeply for protobuf, kept as JSON text: 1"]
 
 
 def test_a_repeated_attribute_key_leaves_a_note():
-    sent = span(1)
+    sent = span(1, exception=("T", "m"))
     sent.attributes.extend([*key_values({"k": "first"}), *key_values({"k": "last"})])
+    sent.events[0].attributes.extend(key_values({"exception.type": "U"}))
     (item,) = decode(Signal.TRACES, traces(sent))
     assert item.attributes == {"k": "last"}
-    assert item.repairs == ["1 repeated attribute keys: the last value kept"]
+    assert item.repairs == ["repeated keys, the last value kept: 2"]
 
 
 @pytest.mark.parametrize(
