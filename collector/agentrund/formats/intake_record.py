@@ -85,18 +85,26 @@ def read(data: memoryview, path: str) -> Iterator[Placed]:
         raise Damaged("not an intake segment", path=path, offset=0)
     offset = len(MAGIC)
     while offset < len(data):
-        content_at = offset + _HEADER.size
-        if content_at > len(data):
-            raise Damaged("record header is torn", path=path, offset=offset)
-        length, crc = _HEADER.unpack_from(data, offset)
-        end = content_at + length
-        if length > CONTENT_MAX or end > len(data):
-            raise Damaged("record is torn", path=path, offset=offset)
-        content = data[content_at:end]
-        if zlib.crc32(content) != crc:
-            raise Damaged("record does not match its checksum", path=path, offset=offset)
-        yield Placed(offset, end, _content(content, path, offset))
-        offset = end
+        size, record = decode(data[offset:], path, offset)
+        yield Placed(offset, offset + size, record)
+        offset += size
+
+
+def decode(data: memoryview, path: str, offset: int) -> tuple[int, IntakeRecord | Done]:
+    """The record that ``data``, which lies at ``offset`` of its segment, begins with, and its size.
+
+    Raises Damaged where there is none.
+    """
+    if _HEADER.size > len(data):
+        raise Damaged("record header is torn", path=path, offset=offset)
+    length, crc = _HEADER.unpack_from(data)
+    end = _HEADER.size + length
+    if length > CONTENT_MAX or end > len(data):
+        raise Damaged("record is torn", path=path, offset=offset)
+    content = data[_HEADER.size : end]
+    if zlib.crc32(content) != crc:
+        raise Damaged("record does not match its checksum", path=path, offset=offset)
+    return end, _content(content, path, offset)
 
 
 def _content(content: memoryview, path: str, offset: int) -> IntakeRecord | Done:

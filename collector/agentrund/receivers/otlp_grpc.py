@@ -2,12 +2,17 @@
 
 Decides nothing but the mapping of verdicts: Rejected is INVALID_ARGUMENT, anything else UNAVAILABLE with
 a delay, for these are the only refusals after which an exporter tries again. Bodies are not parsed here.
+
+Export is unary for its callers and stream-unary for us: on the wire that is the same, and here it
+means that a request is not read before the sink has room for it. Until then its sender waits behind
+HTTP/2's flow control, and it costs us no memory worth counting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
@@ -28,6 +33,12 @@ _SERVICES: Final = {
     Signal.LOGS: "opentelemetry.proto.collector.logs.v1.LogsService",
     Signal.METRICS: "opentelemetry.proto.collector.metrics.v1.MetricsService",
 }
+STREAMS: Final = 128
+"""Requests of one connection at a time; its sender keeps the others."""
+HANDSHAKE_S: Final = 30.0
+READ_S: Final = 10.0
+"""A request that is not whole after this long makes room, where others wait."""
+
 _SUCCESS: Final = b""
 """An Export response with ``partial_success`` unset has no bytes."""
 _RETRY_S: Final = 5.0
@@ -42,10 +53,18 @@ class OtlpGrpcServer:
 
     def __init__(self, sink: OtlpSink, *, receive_bytes: int = RECEIVE_BYTES) -> None:
         self._sink = sink
+        self._receive_bytes = receive_bytes
         self._takes: set[asyncio.Task[Taken]] = set()
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", receive_bytes),
+                ("grpc.max_concurrent_streams", STREAMS),
+                # A probe would open the window of every waiting request to megabytes.
+                ("grpc.http2.bdp_probe", 0),
+                # A sender's keepalive pings are no reason to hang up on it, batch and all.
+                ("grpc.http2.max_ping_strikes", 0),
+                # Who connects and says nothing that HTTP/2 knows is let go.
+                ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
                 # With it a second collector would silently share the port.
                 ("grpc.so_reuseport", 0),
             ]
@@ -71,27 +90,54 @@ class OtlpGrpcServer:
             await asyncio.wait(self._takes)
 
     def _handlers(self, signal: Signal, service: str) -> grpc.GenericRpcHandler[bytes, bytes]:
-        async def export(body: bytes, context: _Context) -> bytes:
-            return await self._export(signal, body, context)
+        async def export(_requests: AsyncIterator[bytes], context: _Context) -> bytes:
+            return await self._export(signal, context)
 
-        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(export)
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(export)
         return grpc.method_handlers_generic_handler(service, {"Export": handler})
 
-    async def _export(self, signal: Signal, body: bytes, context: _Context) -> bytes:
-        host, port = parse_peer(context.peer())
-        peer = Peer(host, port, _run_id(context))
-        # A task of its own: a caller that gives up must not cut a store in half.
-        take = asyncio.ensure_future(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
-        self._takes.add(take)
-        take.add_done_callback(self._taken)
+    async def _export(self, signal: Signal, context: _Context) -> bytes:
         try:
-            await asyncio.shield(take)
+            claim = await self._sink.admit(context.time_remaining())
+            try:
+                body = await self._read(context)
+                await self._store(signal, body, context)
+            finally:
+                claim.close()
         except AgentrundError as error:
             await _refuse(context, error)
         except Exception:  # noqa: BLE001 - a bug here must not reach the sender as UNKNOWN with a traceback
             _log.exception("a %s request from %s failed", signal, context.peer())
             await _refuse(context, Unavailable("internal error; see the collector's log"))
         return _SUCCESS
+
+    async def _read(self, context: _Context) -> bytes:
+        """The request's one message. Raises Rejected where there is none, Overloaded where it never ends."""
+        read = asyncio.ensure_future(context.read())
+        try:
+            while not (await asyncio.wait((read,), timeout=READ_S))[0]:
+                if self._sink.cut():
+                    raise Overloaded("the request did not come to its end; send it again", retry_s=_RETRY_S)
+        finally:
+            # gRPC cancels us where it has refused the message itself, as too large: that is to be seen too.
+            message: object = read.result() if read.done() and not read.cancelled() else None
+            read.cancel()
+            if message is not None and not isinstance(message, bytes) and context.time_remaining() != 0:
+                self._sink.note_rejected(
+                    f"{context.peer()} sent no message of at most {self._receive_bytes} bytes"
+                )
+        if isinstance(message, bytes):
+            return message
+        raise Rejected("bad_otlp", "a request has one message")
+
+    async def _store(self, signal: Signal, body: bytes, context: _Context) -> None:
+        host, port = parse_peer(context.peer())
+        peer = Peer(host, port, _run_id(context))
+        # A task of its own: a caller that gives up must not cut a store in half.
+        take = asyncio.ensure_future(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
+        self._takes.add(take)
+        take.add_done_callback(self._taken)
+        await asyncio.shield(take)
 
     def _taken(self, take: asyncio.Task[Taken]) -> None:
         self._takes.discard(take)

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Protocol
 
 from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.receivers.budget import Claim
 
 
 class Taken(Enum):
@@ -20,6 +21,18 @@ class Taken(Enum):
 
 class OtlpSink(Protocol):
     """Where requests go."""
+
+    async def admit(self, remaining_s: float | None) -> Claim:
+        """Room for one request before it is read; the door closes the claim when it is taken or refused.
+
+        ``remaining_s`` is how long its sender still waits, None where it does not say. Raises Overloaded.
+        """
+
+    def cut(self) -> bool:
+        """Whether a request that does not come to its end has to make room for others."""
+
+    def note_rejected(self, reason: str) -> None:
+        """The door itself rejected a request: it was too large, or none."""
 
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
         """Store a request; returning is the promise that it is in a file.

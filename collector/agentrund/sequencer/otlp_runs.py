@@ -41,21 +41,31 @@ from agentrund.sequencer.otlp_commands import (
 )
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.producers import Producer, Producers
-from agentrund.sequencer.trace_hold import CONTENT_S, Held, TraceHold
+from agentrund.sequencer.trace_hold import CONTENT_S, Held, TraceHold, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
 
-HELD_BYTES: Final = 64 << 20
-"""All holds together; beyond it the oldest trace is released."""
+HELD_BYTES: Final = 128 << 20
+"""All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
+SPANS: Final = 1 << 17
+"""Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
 TREE_S: Final = 600.0
 """A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
 RUN_S: Final = 3600.0
-"""An ended run is remembered this long for late items."""
+"""An ended run is remembered this long for late items,"""
+ENDED_RUNS: Final = 1000
+"""and so many of them at most."""
+QUIET_TRACES: Final = 5000
+"""Traces that are known and hold nothing; beyond it those go that nothing is missing of."""
 AUTO: Final = "auto"
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
 _NO_TRACE: Final = "process:"
 _SWEEP_S: Final = 60.0
+_SWEEP_GROWTH: Final = 1000
+"""Runs, traces and producers more than at the last sweep make the next one due at once."""
+_ROOM: Final = 0.75
+"""What is over its bound is brought down to this share of it, so that not every item has to."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +79,11 @@ class Trace:
     run: OtlpRun | None = None
     session: str | None = None
     run_id: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its root has ended and nothing is missing."""
+        return bool(self.tree.roots) and not self.tree.holes()
 
 
 class OtlpRuns:
@@ -85,15 +100,29 @@ class OtlpRuns:
         self.duplicates = 0
         self._waiting: dict[int, int] = {}
         self._held_bytes = 0
+        self._spans = 0
         self._swept = 0.0
+        self._swept_size = 0
 
     # -- inputs -----------------------------------------------------------------------------------
 
-    def take(self, rq: int, arrived_at: float, peer: Peer, items: list[Mapped], now: float) -> list[Command]:
-        """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed."""
+    def take(
+        self,
+        rq: int,
+        arrived_at: float,
+        peer: Peer,
+        items: list[Mapped],
+        now: float,
+        *,
+        more: bool = False,
+    ) -> list[Command]:
+        """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed.
+
+        ``more``: they are not all of them, the others follow with the next call.
+        """
         out: list[Command] = []
         touched: dict[str, Trace] = {}
-        self._waiting[rq] = len(items) + 1
+        self._waiting[rq] = self._waiting.get(rq, 1) + len(items)
         for item in items:
             producer = self.producers.of(peer, item.resource, now)
             if isinstance(item, Pulse):
@@ -109,7 +138,7 @@ class OtlpRuns:
                 out += self._release(trace, [held], now)
             else:
                 trace.hold.add(held)
-                self._held_bytes += item.size
+                self._held_bytes += held_size(item)
                 touched[trace.id] = trace
                 if producer.exited_at is not None:
                     trace.hold.settle(now)
@@ -118,7 +147,8 @@ class OtlpRuns:
                 trace.hold.settle(now)
             if trace.hold.due(now):
                 out += self._release_hold(trace, now)
-        self._settle([rq], out)
+        if not more:
+            self._settle([rq], out)
         self._bound_memory(out, now)
         return out
 
@@ -169,6 +199,7 @@ class OtlpRuns:
                 added = trace.tree.add(held, item)
             if added is not Added.NEW:
                 return None
+            self._spans += 1
         run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
         trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
         trace.session = trace.session or item.session
@@ -191,7 +222,7 @@ class OtlpRuns:
                 batch.append(held)
             else:
                 trace.hold.add(held)
-                self._held_bytes += held.item.size
+                self._held_bytes += held_size(held.item)
         return self._release(trace, batch, now)
 
     def _is_ripe(self, trace: Trace, held: Held, now: float) -> bool:
@@ -221,9 +252,16 @@ class OtlpRuns:
                 out.append(Done(rq))
 
     def _bound_memory(self, out: list[Command], now: float) -> None:
-        while self._held_bytes > HELD_BYTES:
-            oldest = min((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline)
-            out += self._release_hold(oldest, now, everything=True)
+        if self._held_bytes > HELD_BYTES:
+            for trace in sorted((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline):
+                out += self._release_hold(trace, now, everything=True)
+                if self._held_bytes <= HELD_BYTES * _ROOM:
+                    break
+        if self._spans > SPANS:
+            for trace in sorted(self.traces.values(), key=lambda t: (not t.is_over, t.last_arrival)):
+                if self._spans <= SPANS * _ROOM:
+                    break
+                self._forget_tree(trace)
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -320,30 +358,52 @@ class OtlpRuns:
     # -- forgetting -------------------------------------------------------------------------------
 
     def _forget(self, now: float) -> None:
-        if now < self._swept + _SWEEP_S:
+        size = len(self.traces) + len(self.runs) + len(self.producers)
+        if now < self._swept + _SWEEP_S and size < self._swept_size + _SWEEP_GROWTH:
             return
-        self._swept = now
-        for trace in list(self.traces.values()):
-            if not trace.hold:
-                self._forget_trace(trace, now)
-        for key, run in list(self.runs.items()):
-            if run.ended and now > run.last_arrival + RUN_S:
-                del self.runs[key]
-                self.sessions = {s: k for s, k in self.sessions.items() if k != key}
+        self._forget_runs(now)
+        self._forget_traces(now)
         wanted = {source for run in self.runs.values() for source in run.members}
         wanted |= {source for trace in self.traces.values() for source in trace.hold.sources}
-        for source in self.producers.idle_since(now - RUN_S):
-            if source not in wanted:
-                self.producers.forget(source)
+        self.producers.forget(
+            source for source in self.producers.idle_since(now - RUN_S, ENDED_RUNS) if source not in wanted
+        )
+        self._swept = now
+        self._swept_size = len(self.traces) + len(self.runs) + len(self.producers)
 
-    def _forget_trace(self, trace: Trace, now: float) -> None:
-        age, run = now - trace.last_arrival, trace.run
-        over = bool(trace.tree.roots) and not trace.tree.holes()
-        if age > RUN_S and (over or run is None or run.ended):
+    def _forget_runs(self, now: float) -> None:
+        held = {trace.run for trace in self.traces.values() if trace.hold}
+        ended = sorted((run for run in self.runs.values() if run.ended), key=lambda run: run.last_arrival)
+        many = len(ended) - ENDED_RUNS
+        gone = {
+            run
+            for n, run in enumerate(ended)
+            if run not in held and (n < many or now > run.last_arrival + RUN_S)
+        }
+        if not gone:
+            return
+        for trace in [t for t in self.traces.values() if t.run in gone]:
+            self._forget_tree(trace)
             del self.traces[trace.id]
-            if run is not None:
-                run.forget(trace.id)
-        elif age > TREE_S and over:
+        self.runs = {key: run for key, run in self.runs.items() if run not in gone}
+        self.sessions = {s: k for s, k in self.sessions.items() if k in self.runs}
+
+    def _forget_traces(self, now: float) -> None:
+        quiet = sorted((t for t in self.traces.values() if not t.hold), key=lambda t: t.last_arrival)
+        for n, trace in enumerate(quiet):
+            age, run = now - trace.last_arrival, trace.run
+            if age > RUN_S or n < len(quiet) - QUIET_TRACES:
+                if trace.is_over or run is None or run.ended:
+                    self._forget_tree(trace)
+                    del self.traces[trace.id]
+                    if run is not None:
+                        run.forget(trace.id)
+            elif age > TREE_S and trace.is_over:
+                self._forget_tree(trace)
+
+    def _forget_tree(self, trace: Trace) -> None:
+        if not trace.hold:
+            self._spans -= len(trace.tree)
             trace.tree.forget()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -48,6 +49,9 @@ class Producers:
         self._by_claim: dict[str, list[Producer]] = {}
         self._by_id: dict[str, Producer] = {}
         self._gone: deque[tuple[Identity, str, float, float]] = deque(maxlen=_REMEMBERED)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
 
     def get(self, source: str) -> Producer:
         """The producer of a source id."""
@@ -102,18 +106,20 @@ class Producers:
         self._gone.append((identity, cause, now, ts))
         return gone
 
-    def forget(self, source: str) -> None:
-        """Give a producer up that no run needs."""
-        producer = self._by_id.pop(source, None)
-        for claim, claimants in list(self._by_claim.items()):
-            if producer in claimants:
-                claimants.remove(producer)
-                if not claimants:
-                    del self._by_claim[claim]
+    def forget(self, sources: Iterable[str]) -> None:
+        """Give producers up that no run needs."""
+        gone = {self._by_id.pop(source).id for source in sources}
+        if not gone:
+            return
+        left = {
+            claim: [p for p in claimants if p.id not in gone] for claim, claimants in self._by_claim.items()
+        }
+        self._by_claim = {claim: claimants for claim, claimants in left.items() if claimants}
 
-    def idle_since(self, then: float) -> list[str]:
-        """Sources not heard of since ``then``."""
-        return [p.id for p in self._by_id.values() if p.last_seen < then]
+    def idle_since(self, then: float, most: int) -> list[str]:
+        """Sources not heard of since ``then``, and those beyond the ``most`` that were heard of last."""
+        by_age = sorted(self._by_id.values(), key=lambda p: p.last_seen)
+        return [p.id for n, p in enumerate(by_age) if p.last_seen < then or n < len(by_age) - most]
 
 
 def _identity(peer: Peer, attributes: Json) -> Identity:

@@ -23,6 +23,9 @@ HOLD_ITEMS: Final = 2000
 CONTENT_S: Final = 60.0
 """A record that only tells the content of a call waits for that call's span, however slow the call."""
 
+_ITEM_BYTES: Final = 3000
+"""A span of a dozen attributes, mapped, without their text."""
+
 
 @dataclass(slots=True, frozen=True)
 class Held:
@@ -32,6 +35,11 @@ class Held:
     source: str
     item: MappedSpan | MappedLog
     at: float
+
+
+def held_size(item: MappedSpan | MappedLog) -> int:
+    """Bytes of memory an item takes, about: its objects, and its text as it came and as it is written."""
+    return _ITEM_BYTES + 2 * item.size
 
 
 class TraceHold:
@@ -50,7 +58,7 @@ class TraceHold:
         wait = CONTENT_S if isinstance(held.item, MappedLog) and held.item.fills is not None else HOLD_S
         self.deadline = min(self.deadline, held.at + wait) if self._items else held.at + wait
         self._items.append(held)
-        self.size += held.item.size
+        self.size += held_size(held.item)
 
     @property
     def sources(self) -> set[str]:

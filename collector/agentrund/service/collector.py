@@ -14,11 +14,13 @@ from agentrund import __version__
 from agentrund.formats import layout, navigate
 from agentrund.model.errors import Damaged
 from agentrund.model.source import DOOR_SOCKET
+from agentrund.receivers.budget import Budget
 from agentrund.receivers.unix_socket import UnixSocketDoor
 from agentrund.service import discovery, maintenance, notify
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
+from agentrund.service.memory import Memory
 from agentrund.service.otlp_door import OtlpDoor
 from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.recovery import Recovery
@@ -57,7 +59,9 @@ class Collector:
         self.runs = Runs(root, _open_index(root), self.clock, settings.blob_max_bytes)
         self.recovery = Recovery(self.runs)
         self.stream = StreamService(settings, self.runs, self.watch, self.syncing, partial(status, self))
-        self.otlp = OtlpDoor(settings, self.runs, self.watch)
+        self.budget = Budget(settings.max_memory // 4)
+        self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget)
+        self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.lives.spool = self.spool
         self.door: UnixSocketDoor | None = None
@@ -128,6 +132,8 @@ class Collector:
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
                 self.otlp.service.tick(now)
+            with _survived("the look at our memory"):
+                self.memory.tick(now)
             if ticks % TICKS_PER_SYNC == 0:
                 with _survived("the rows"):
                     self.runs.refresh_rows()

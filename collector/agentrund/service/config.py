@@ -11,7 +11,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,10 @@ SYSTEM_FILE: Final = Path("/etc/agentrund/config.toml")
 DEFAULT: Final = "default"
 """The origin of a value nobody set."""
 
+MEMORY_MIN: Final = 128 << 20
+"""What an idle collector takes, twice."""
+PIECES: Final = 16
+"""A line or request is at most this part of the memory: it is held some four times over while it is taken."""
 OTLP_GRPC: Final = Address("127.0.0.1", 4317)
 SYNC_MODES: Final = ("interval",)
 RUN_KEYS: Final = ("auto", "session", "trace", "process")
@@ -51,6 +55,7 @@ class Settings:
     idle_timeout: float = 1800.0
     otlp_run_key: str = "auto"
     group: str | None = None
+    max_memory: int = 1 << 30
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def show(self, name: str) -> str:
@@ -71,6 +76,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "idle_timeout": kinds.time(0.1),
     "otlp_run_key": kinds.choice(RUN_KEYS),
     "group": kinds.GROUP,
+    "max_memory": kinds.size(MEMORY_MIN),
 }
 """What each setting may be."""
 
@@ -87,6 +93,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "idle_timeout": "silence that ends a run with no process to watch",
     "otlp_run_key": "what makes OTLP data one run",
     "group": "group whose members may connect to the socket and read the runs",
+    "max_memory": "memory of the collector; near it senders are told to wait",
 }
 """What each setting is for, in one phrase."""
 
@@ -111,7 +118,25 @@ def load(
             # A value that loses is checked too: it would fail on the day the winner goes away.
             _convert(origin, name, raw)
     values.setdefault("root", places.default_root(env))
-    return Settings(**values, origins=origins)
+    settings = Settings(**values, origins=origins)
+    return replace(settings, **_lowered(settings))
+
+
+def _lowered(settings: Settings) -> dict[str, Any]:
+    """What must be smaller than usual with so little memory. Raises UsageError where it was asked for."""
+    most = settings.max_memory // PIECES
+    lowered: dict[str, Any] = {}
+    for name in ("max_line_bytes", "max_request_bytes"):
+        if getattr(settings, name) <= most:
+            continue
+        origin, memory = settings.origins[name], settings.show("max_memory")
+        if origin != DEFAULT:
+            raise UsageError(
+                f"{origin}: `{name}` is too large for {memory} of memory",
+                hint=f"at most {kinds.show_size(most)} (a sixteenth of it), or raise max_memory",
+            )
+        lowered[name] = most
+    return lowered
 
 
 def _layers(

@@ -10,6 +10,7 @@ from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.event import Json
 from agentrund.model.source import DOOR_OTLP
+from agentrund.receivers.budget import Budget
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer
 from agentrund.sequencer import otlp_restore
 from agentrund.sequencer.otlp_runs import OtlpRuns
@@ -33,14 +34,22 @@ STOP_GRACE_S: Final = 1.0
 class OtlpDoor:
     """OTLP/gRPC on one address."""
 
-    def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch) -> None:
+    def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget) -> None:
         self._settings = settings
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
         folder = runs.root.state.make(layout.INTAKE)
         intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
         self._runner = OtlpRunner(runs, watch, intake)
         self._finder = PeerFinder()
-        self.service = OtlpService(intake, self._machine, self._runner, self._finder, runs.clock)
+        self.service = OtlpService(
+            intake,
+            self._machine,
+            self._runner,
+            self._finder,
+            runs.clock,
+            budget=budget,
+            max_request_bytes=settings.max_request_bytes,
+        )
         self._clock = runs.clock
         self._server: OtlpGrpcServer | None = None
         self.address: str | None = None
@@ -76,6 +85,9 @@ class OtlpDoor:
         return {
             "requests": self.service.received,
             "duplicates": self.service.duplicates,
+            "rejected": self.service.rejected,
+            "refused": self.service.admission.refused,
+            "outside": self.service.admission.waiting,
             "waiting": self.service.waiting,
         }
 

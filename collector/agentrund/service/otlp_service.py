@@ -2,7 +2,8 @@
 
 A request is acknowledged once it is in the intake journal. One worker takes the journal's records in
 order; what it decides (``sequencer.otlp_runs``) is performed by ``OtlpRunner``. A record is done when all
-its items are in traces; what was not done at a crash is taken from the journal again.
+its items are in traces; what was not done at a crash is taken from the journal again, and so is a body
+that there was no room to keep in memory.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, Peer, Signal
+from agentrund.model.errors import Damaged, Rejected
+from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, MetricItem, Peer, Signal
 from agentrund.model.source import Identity
+from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
 from agentrund.receivers.sink import Taken
 from agentrund.sequencer.otlp_commands import Command
 from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.service.admission import Admission
 from agentrund.service.clock import Clock
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.peer_finder import PeerFinder
@@ -29,25 +33,46 @@ log: Final = logging.getLogger(__name__)
 RETRY_S: Final = 0.5
 COMMANDS_AT_ONCE: Final = 64
 """Between two looks at the other senders: about 3 ms of feeding."""
+ITEMS_AT_ONCE: Final = 4000
+BYTES_AT_ONCE: Final = 4 << 20
+"""Of a request: an item may take forty times its encoded size while it is mapped."""
+BACKLOG_REQUESTS: Final = 100_000
+BACKLOG_BYTES: Final = 1 << 30
+"""Acknowledged and not worked off: a minute's work on the disk; beyond it senders wait."""
+TELL_EVERY_S: Final = 60.0
+STOP_S: Final = 2.0
+"""At a stop the worker gets this long; the journal keeps the rest for the next start."""
 
 
 class OtlpService:
     """The sink of the OTLP doors, and the worker behind it."""
 
     def __init__(
-        self, intake: Intake, machine: OtlpRuns, runner: OtlpRunner, finder: PeerFinder, clock: Clock
+        self,
+        intake: Intake,
+        machine: OtlpRuns,
+        runner: OtlpRunner,
+        finder: PeerFinder,
+        clock: Clock,
+        *,
+        budget: Budget,
+        max_request_bytes: int,
     ) -> None:
         self._intake = intake
         self._machine = machine
         self._runner = runner
         self._finder = finder
         self._clock = clock
-        self._queue: deque[tuple[IntakeRecord, float]] = deque()
+        self._budget = budget
+        self.admission = Admission(budget, max_request_bytes, self._has_room)
+        self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
         self._wake = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
         self.received = 0
         self.duplicates = 0
+        self.rejected = 0
+        self._told_at: float | None = None
         runner.on_exit = self._process_exited
 
     @property
@@ -57,10 +82,31 @@ class OtlpService:
 
     # -- the sink ---------------------------------------------------------------------------------
 
+    async def admit(self, remaining_s: float | None) -> Claim:
+        """Room for one request, before it is read. Raises Overloaded where there is none in time."""
+        return await self.admission.enter(remaining_s)
+
+    def cut(self) -> bool:
+        """Whether a request that does not come to its end has to make room for those that wait."""
+        self.admission.refused += self.admission.waiting > 0
+        return self.admission.waiting > 0
+
+    def note_rejected(self, reason: str) -> None:
+        """A request was rejected by the door itself: counted, and said once a minute."""
+        self.rejected += 1
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            log.warning("an OTLP request was rejected: %s (%d so far)", reason, self.rejected)
+
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
         """Store a request. Raises Rejected where it is none, Unavailable where it cannot be stored."""
-        for _ in otlp.check(signal, encoding, body):
-            await asyncio.sleep(0)
+        try:
+            for _ in otlp.check(signal, encoding, body):
+                await asyncio.sleep(0)
+        except Rejected as error:
+            self.note_rejected(error.message)
+            raise
         if not body:
             return Taken.EMPTY
         peer = await self._finder.find(peer)
@@ -71,45 +117,80 @@ class OtlpService:
         if record is None:
             self.duplicates += 1
             return Taken.DUPLICATE
-        self._queue.append((record, now))
+        self._enqueue(record, now)
         self._wake.set()
         return Taken.STORED
+
+    # -- the queue --------------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        return len(self._queue) < BACKLOG_REQUESTS and self._intake.undone_bytes < BACKLOG_BYTES
+
+    def _enqueue(self, record: IntakeRecord, now: float) -> None:
+        """Queue a request that came at ``now``: with its body while there is room, else by its number."""
+        if self._budget.used + len(record.body) > self._budget.limit // 2:
+            self._queue.append((record.rq, now))
+            return
+        self._budget.count(len(record.body))
+        self._queue.append((record, now))
+
+    def _dequeue(self) -> tuple[IntakeRecord, float]:
+        record, now = self._queue.popleft()
+        if isinstance(record, int):
+            return self._intake.read(record), now
+        self._budget.count(-len(record.body))
+        return record, now
 
     # -- the worker -------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take what was not done before a restart, then what comes."""
         now = self._clock.monotonic()
-        self._queue.extend((record, now) for record in self._intake.replay())
+        self._queue.extend((rq, now) for rq in self._intake.pending())
         self._worker = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         while True:
             while self._queue:
-                await self._work_safely(*self._queue.popleft())
+                await self._work_safely()
+                self.admission.pump()
             self._wake.clear()
             if self._stopping:
                 return
             await self._wake.wait()
 
-    async def _work_safely(self, record: IntakeRecord, now: float) -> None:
+    async def _work_safely(self) -> None:
         """A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on."""
         try:
-            await self._work(record, now)
+            await self._work(*self._dequeue())
+        except Damaged as error:
+            log.error("an OTLP request in the intake journal cannot be read again: %s", error)  # noqa: TRY400
         except Exception:
-            log.exception("OTLP request %d stays in the intake journal: a bug of ours", record.rq)
+            log.exception("an OTLP request stays in the intake journal: a bug of ours")
 
     async def _work(self, record: IntakeRecord, now: float) -> None:
         """Decode and map a request that came at ``now``, a few items at a time; perform what follows."""
         # Watched from the first byte on: a program killed while its spans are held has no run yet.
         self._runner.watch_over(record.peer.identity)
         items: list[Mapped] = []
+        size = 0
         for item in otlp.decode(record.signal, record.encoding, record.body):
             if item is None:
                 await asyncio.sleep(0)
-            else:
-                items.append(mapping.map_item(item))
-        await self._perform(self._machine.take(record.rq, record.arrived_at, record.peer, items, now))
+                continue
+            items.append(mapping.map_item(item))
+            size += 0 if isinstance(item, MetricItem) else item.size
+            if len(items) >= ITEMS_AT_ONCE or size >= BYTES_AT_ONCE:
+                await self._take(record, items, now, more=True)
+                items, size = [], 0
+        await self._take(record, items, now)
+
+    async def _take(
+        self, record: IntakeRecord, items: list[Mapped], now: float, *, more: bool = False
+    ) -> None:
+        await self._perform(
+            self._machine.take(record.rq, record.arrived_at, record.peer, items, now, more=more)
+        )
 
     async def _perform(self, commands: Iterable[Command]) -> None:
         self._runner.add(commands)
@@ -124,6 +205,12 @@ class OtlpService:
         self._runner.add(self._machine.tick(now))
         if self._runner.run():
             self._intake.drop(now)
+        self.admission.pump()
+
+    def shed(self) -> None:
+        """Memory is short: what is held for its order is written now."""
+        self._runner.add(self._machine.shutdown(self._clock.monotonic()))
+        self._runner.run()
 
     def grant_interval(self, now: float) -> None:
         """Our own clock has jumped: silence until ``now`` does not count."""
@@ -140,11 +227,14 @@ class OtlpService:
         return self._intake.dup()
 
     async def stop(self) -> None:
-        """Work off what was acknowledged; feed what is held. Runs stay open."""
+        """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
         self._stopping = True
         self._wake.set()
         if self._worker is not None:
-            await self._worker
+            _, late = await asyncio.wait((self._worker,), timeout=STOP_S)
+            for worker in late:
+                worker.cancel()
+                await asyncio.gather(worker, return_exceptions=True)
         self._runner.add(self._machine.shutdown(self._clock.monotonic()))
         self._runner.run()
         self._intake.close()

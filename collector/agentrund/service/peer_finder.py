@@ -23,6 +23,7 @@ class PeerFinder:
     def __init__(self) -> None:
         self.port = 0
         self._known: OrderedDict[tuple[str, int], Identity] = OrderedDict()
+        self._looking: dict[tuple[str, int], asyncio.Future[Identity]] = {}
         self._boot_id = boot_id()
 
     async def find(self, peer: Peer) -> Peer:
@@ -33,11 +34,25 @@ class PeerFinder:
         identity = self._known.get(key)
         if identity is None or not _lives(identity):
             # A port is used again by the next connection: only a living owner is remembered.
-            identity = await asyncio.get_running_loop().run_in_executor(None, self._look_up, peer.port)
-            self._known[key] = identity
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            identity = await self._look_up_once(key)
         return dataclasses.replace(peer, identity=identity)
+
+    async def _look_up_once(self, key: tuple[str, int]) -> Identity:
+        """What the kernel says of a connection; a hundred requests of it at once ask once."""
+        looking = self._looking.get(key)
+        if looking is None:
+            loop = asyncio.get_running_loop()
+            looking = self._looking[key] = loop.run_in_executor(None, self._look_up, key[1])
+            looking.add_done_callback(lambda found: self._note(key, found))
+        return await looking
+
+    def _note(self, key: tuple[str, int], found: asyncio.Future[Identity]) -> None:
+        del self._looking[key]
+        if found.cancelled() or found.exception() is not None:
+            return
+        self._known[key] = found.result()
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
 
     def _look_up(self, port: int) -> Identity:
         recent = list(

@@ -38,6 +38,7 @@ def status(collector: Collector) -> Json:
             for actor in actors
         ],
         "otlp": collector.otlp.status(),
+        "memory": collector.memory.status(),
         "finalising": len(runs.finalising),
         "waiting_for_storage": runs.blocked,
         "slow_lines": SlowLines.count,

@@ -16,11 +16,10 @@ from __future__ import annotations
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from agentrund.formats import intake_record
 from agentrund.formats.intake_record import MAGIC
@@ -31,6 +30,10 @@ from agentrund.store.folder import Folder, write_all
 
 KEEP_S: Final = 600.0
 """How long a request is remembered: retries of the same bytes come within minutes."""
+KEEP_REQUESTS: Final = 1 << 17
+"""Requests remembered at most, some 20 MB."""
+KEEP_SEGMENTS: Final = 16
+"""Segments kept only for what they remember: 1 GiB."""
 SEGMENT_BYTES: Final = 64 << 20
 """A segment that has reached this is closed; one request is never split."""
 
@@ -51,6 +54,14 @@ class _Segment:
         return f"{self.first:016d}{_SUFFIX}"
 
 
+class _Place(NamedTuple):
+    """Where a request lies."""
+
+    segment: _Segment
+    offset: int
+    end: int
+
+
 class Intake:
     """The journal in ``folder``, which it owns, opened at ``now``. Opening repairs what a kill has torn.
 
@@ -64,10 +75,11 @@ class Intake:
         self._quarantine = quarantine
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []
-        self._home: dict[int, _Segment] = {}
+        self._home: dict[int, _Place] = {}
         self._digests: OrderedDict[bytes, float] = OrderedDict()
         self._last_rq = 0
         self._fd = -1
+        self.undone_bytes = 0
         for name in sorted(
             n for n in folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
         ):
@@ -90,14 +102,15 @@ class Intake:
             return None
         rq = max(self._last_rq + 1, int(arrived_at * 1000))
         record = IntakeRecord(rq, arrived_at, signal, encoding, peer, body)
-        segment = self._write(*intake_record.encode_request(record), first=rq)
-        self._note(segment, record, digest, now)
+        head, _ = intake_record.encode_request(record)
+        segment = self._write(head, body, first=rq)
+        offset = segment.size - len(head) - len(body)
+        self._note(_Place(segment, offset, segment.size), record, digest, now)
         return record
 
     def done(self, rq: int) -> None:
         """All items of ``rq`` are in traces; unknown and repeated numbers are ignored."""
-        segment = self._home.get(rq)
-        if segment is None:
+        if rq not in self._home:
             return
         self._write(intake_record.encode_done(rq), b"", first=self._last_rq + 1)
         self._settle(rq)
@@ -107,11 +120,11 @@ class Intake:
         return os.dup(self._fd) if self._fd >= 0 else None
 
     def drop(self, now: float) -> int:
-        """Remove segments that are wholly done and older than 10 minutes; returns how many."""
+        """Remove segments that are wholly done and older than 10 minutes, or too many; returns how many."""
         dropped = 0
         while len(self._segments) > 1:
             oldest = self._segments[0]
-            if oldest.undone or oldest.newest > now - KEEP_S:
+            if oldest.undone or (oldest.newest > now - KEEP_S and len(self._segments) <= KEEP_SEGMENTS):
                 break
             self._folder.remove(oldest.name)
             del self._segments[0]
@@ -135,19 +148,22 @@ class Intake:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
-    def replay(self) -> Iterator[IntakeRecord]:
-        """The requests that were not done when this was called, oldest first."""
-        wanted = set(self._home)
-        for segment in list(self._segments):
-            if not wanted.isdisjoint(segment.undone):
-                yield from self._undone_of(segment, wanted)
+    def pending(self) -> list[int]:
+        """The numbers of the requests that are not done, oldest first."""
+        return list(self._home)
 
-    def _undone_of(self, segment: _Segment, wanted: set[int]) -> Iterator[IntakeRecord]:
-        view = self._mapped(segment)[: segment.size]
-        for placed in intake_record.read(view, self._path(segment)):
-            record = placed.record
-            if isinstance(record, IntakeRecord) and record.rq in wanted:
-                yield record
+    def read(self, rq: int) -> IntakeRecord:
+        """A request that is not done. Raises Damaged, or OSError where it cannot be read."""
+        segment, offset, end = self._home[rq]
+        fd = self._folder.open_file(segment.name, os.O_RDONLY)
+        try:
+            data = os.pread(fd, end - offset, offset)
+        finally:
+            os.close(fd)
+        _, record = intake_record.decode(memoryview(data), self._path(segment), offset)
+        if not isinstance(record, IntakeRecord):
+            raise Damaged("not the request it was", path=self._path(segment), offset=offset)
+        return record
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -161,7 +177,7 @@ class Intake:
                 record = placed.record
                 if isinstance(record, IntakeRecord):
                     digest = _digest(record.signal, record.encoding, record.body)
-                    self._note(segment, record, digest, now)
+                    self._note(_Place(segment, placed.offset, placed.end), record, digest, now)
                 else:
                     self._settle(record.rq)
         except Damaged as damage:
@@ -192,17 +208,22 @@ class Intake:
     def _path(self, segment: _Segment) -> str:
         return f"{self._folder.path}/{segment.name}"
 
-    def _note(self, segment: _Segment, record: IntakeRecord, digest: bytes, now: float) -> None:
+    def _note(self, place: _Place, record: IntakeRecord, digest: bytes, now: float) -> None:
+        segment = place.segment
         segment.undone.add(record.rq)
         segment.newest = now
-        self._home[record.rq] = segment
+        self._home[record.rq] = place
+        self.undone_bytes += place.end - place.offset
         self._last_rq = max(self._last_rq, record.rq)
         self._digests[digest] = now
+        if len(self._digests) > KEEP_REQUESTS:
+            self._digests.popitem(last=False)
 
     def _settle(self, rq: int) -> None:
-        segment = self._home.pop(rq, None)
-        if segment is not None:
-            segment.undone.discard(rq)
+        place = self._home.pop(rq, None)
+        if place is not None:
+            place.segment.undone.discard(rq)
+            self.undone_bytes -= place.end - place.offset
 
     def _forget_digests(self, now: float) -> None:
         while self._digests:

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from agentrund.model.errors import Overloaded, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer, parse_peer
 from agentrund.receivers.sink import Taken
 
@@ -32,6 +33,18 @@ class Sink:
         self.verdict: Exception | None = None
         self.gate: asyncio.Event | None = None
         self.begun = asyncio.Event()
+        self.budget = Budget(1 << 30)
+        self.rejected: list[str] = []
+        self.makes_room = False
+
+    async def admit(self, remaining_s: float | None) -> Claim:
+        return self.budget.claim(1, lambda: None)
+
+    def cut(self) -> bool:
+        return self.makes_room
+
+    def note_rejected(self, reason: str) -> None:
+        self.rejected.append(reason)
 
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
         self.begun.set()
@@ -114,7 +127,10 @@ def test_a_body_above_our_limit_is_resource_exhausted():
             await call(port, b"x" * 2000)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
-    assert serving(use, receive_bytes=1000).taken == []
+    sink = serving(use, receive_bytes=1000)
+    assert sink.taken == []
+    assert len(sink.rejected) == 1, "what gRPC refuses leaves a mark of ours"
+    assert sink.budget.used == 0
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from agentrund.model import kinds
 from agentrund.model.otlp import Pulse, SpanKind
 from agentrund.sequencer import otlp_runs
-from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, Adopt
-from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, SETTLE_S
+from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, Adopt, RunKey
+from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, SETTLE_S, held_size
 from support.otlp_build import PROGRAM, T0, TRACE, hex_id, mapped, mapped_log
 from support.otlp_world import World, program
 
@@ -82,11 +82,12 @@ def test_shutting_down_feeds_everything_and_ends_nothing(world):
 
 
 def test_memory_is_bounded_by_releasing_the_oldest_trace(world, monkeypatch):
-    monkeypatch.setattr(otlp_runs, "HELD_BYTES", 1000)
-    for n in range(11):
+    monkeypatch.setattr(otlp_runs, "HELD_BYTES", 10 * held_size(mapped(2)))
+    for n in range(10):
         world.take(mapped(2, 1, LLM, trace=f"{n + 1:032x}"))
-    assert len(world.all_runs) == 1
-    assert world.executor.done == [1]
+    assert world.all_runs == []
+    world.take(mapped(2, 1, LLM, trace=f"{11:032x}"))
+    assert world.executor.done == [1, 2, 3, 4], "down to three quarters"
 
 
 def test_an_item_at_once_is_not_held(world):
@@ -345,6 +346,32 @@ def test_an_unfinished_trace_is_not_forgotten(world):
         world.pass_time(1000)
     assert world.run.status == "running"
     assert world.runs.traces[TRACE].tree.holes() == {hex_id(1): "prog"}
+
+
+def test_ended_runs_are_remembered_in_a_bounded_number(world, monkeypatch):
+    monkeypatch.setattr(otlp_runs, "ENDED_RUNS", 10)
+    monkeypatch.setattr(otlp_runs, "_SWEEP_GROWTH", 5)
+    for n in range(40):
+        program_n = program(f"p{n}")
+        world.take(mapped(1, trace=f"{n + 1:032x}", session=f"s{n}", resource=program_n), pid=n + 1)
+        world.exit(n + 1, "process exited: exit code 0")
+        world.pass_time(3)
+    assert [run.status for run in world.all_runs] == ["ok"] * 40
+    kept = (world.runs.traces, world.runs.runs, world.runs.sessions, world.runs.producers)
+    assert all(len(found) <= 25 for found in kept)
+    assert RunKey(BY_SESSION, "s39") in world.runs.runs
+
+
+def test_places_of_spans_are_bounded_and_what_is_over_goes_first(world, monkeypatch):
+    monkeypatch.setattr(otlp_runs, "SPANS", 100)
+    world.take(mapped(2, 1, LLM, session="open"))
+    for n in range(60):
+        spans = [mapped(1, trace=f"{n + 1:032x}", session="s"), mapped(2, 1, trace=f"{n + 1:032x}")]
+        world.take(*spans)
+        world.pass_time(1)
+    assert sum(len(trace.tree) for trace in world.runs.traces.values()) <= 100
+    assert world.runs.traces[TRACE].tree.holes() == {hex_id(1): "prog"}
+    assert len(world.runs.traces[TRACE].tree) == 1
 
 
 # -- what the settings say -------------------------------------------------------------------------

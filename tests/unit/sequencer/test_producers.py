@@ -85,10 +85,13 @@ def test_a_reused_pid_is_another_process():
 def test_forgetting():
     producers = Producers()
     producer = of(producers, {"service.instance.id": "a"}, now=1.0)
-    assert producers.idle_since(1.0) == []
-    assert producers.idle_since(2.0) == ["a"]
-    producers.forget("a")
-    producers.forget("a")
+    of(producers, {"service.instance.id": "b"}, now=1.5)
+    assert producers.idle_since(1.0, 2) == []
+    assert producers.idle_since(1.0, 1) == ["a"]
+    assert producers.idle_since(1.2, 2) == ["a"]
+    producers.forget(["a"])
+    producers.forget([])
+    assert len(producers) == 1
     assert of(producers, {"service.instance.id": "a"}) is not producer
 
 

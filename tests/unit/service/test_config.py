@@ -150,3 +150,12 @@ def test_every_setting_is_described_and_shown_as_it_would_be_typed(place):
         shown = settings.show(name)
         if name != "socket":
             assert config.KINDS[name].parse(shown) == getattr(settings, name)
+
+
+def test_a_line_is_at_most_a_sixteenth_of_the_memory(place):
+    small = load(place, {"max_memory": "256MiB"})
+    assert small.max_line_bytes == small.max_request_bytes == 16 << 20
+    assert load(place, {"max_memory": "4GiB"}).max_line_bytes == 64 << 20
+    with pytest.raises(UsageError, match="flag --max-line-bytes: `max_line_bytes` is too large") as caught:
+        load(place, {"max_memory": "256MiB", "max_line_bytes": "17MiB"})
+    assert "16MiB" in caught.value.hint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentrund.formats.intake_record import MAGIC
-from agentrund.model.errors import Unavailable
+from agentrund.model.errors import Damaged, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
 from agentrund.model.source import Identity
 from agentrund.store import intake as intake_module
@@ -45,18 +45,22 @@ def put(intake: Intake, body: bytes, at: float = NOW) -> IntakeRecord | None:
     return intake.append(at, Signal.TRACES, Encoding.PROTOBUF, body, PEER, now=at)
 
 
+def undone(intake: Intake) -> list[IntakeRecord]:
+    return [intake.read(rq) for rq in intake.pending()]
+
+
 def test_requests_come_back_after_reopening_until_they_are_done(journal):
     intake = journal.open()
     first, second = put(intake, b"one"), put(intake, b"two", NOW + 1)
     intake.done(first.rq)
     intake.close()
     again = journal.open()
-    assert list(again.replay()) == [second]
+    assert undone(again) == [second]
     assert second.peer == PEER
     assert again.undone == 1
     again.done(second.rq)
     again.close()
-    assert list(journal.open().replay()) == []
+    assert undone(journal.open()) == []
 
 
 def test_numbers_grow_even_when_the_clock_does_not_and_after_reopening(journal):
@@ -124,7 +128,7 @@ def test_segments_are_dropped_oldest_first_when_done_and_old(tmp_path):
     assert len(journal.files()) == 1
     intake.close()
     again = journal.open()
-    assert list(again.replay()) == []
+    assert undone(again) == []
     assert put(again, b"next", NOW).rq > requests[-1].rq
 
 
@@ -135,7 +139,7 @@ def test_markers_alone_may_fill_segments(tmp_path):
     for request in requests:
         intake.done(request.rq)
     intake.close()
-    assert list(journal.open().replay()) == []
+    assert undone(journal.open()) == []
 
 
 def test_a_tail_torn_at_any_byte_is_cut_to_quarantine_and_the_journal_goes_on(journal):
@@ -149,11 +153,11 @@ def test_a_tail_torn_at_any_byte_is_cut_to_quarantine_and_the_journal_goes_on(jo
         journal.files()[0].write_bytes(data[:size])
         journal.cut.clear()
         again = journal.open()
-        assert list(again.replay()) == [kept]
+        assert undone(again) == [kept]
         assert b"".join(piece for _, piece in journal.cut) == data[whole:size]
         after = put(again, b"after")
         again.close()
-        assert list(journal.open().replay()) == [kept, after]
+        assert undone(journal.open()) == [kept, after]
 
 
 def test_a_tear_in_the_magic_line_or_an_empty_file_is_a_fresh_segment(journal):
@@ -161,10 +165,10 @@ def test_a_tear_in_the_magic_line_or_an_empty_file_is_a_fresh_segment(journal):
     for size in range(len(MAGIC)):
         journal.files()[0].write_bytes(MAGIC[:size])
         intake = journal.open()
-        assert list(intake.replay()) == []
+        assert undone(intake) == []
         request = put(intake, b"new")
         intake.close()
-        assert list(journal.open().replay()) == [request]
+        assert undone(journal.open()) == [request]
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(journal, monkeypatch):
@@ -184,7 +188,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(journal, monkeypatch):
     monkeypatch.undo()
     again = put(intake, b"lost")
     assert again is not None, "what was not stored is no duplicate"
-    assert list(intake.replay()) == [kept, again]
+    assert undone(intake) == [kept, again]
 
 
 def test_a_short_write_is_completed(journal, monkeypatch):
@@ -193,7 +197,7 @@ def test_a_short_write_is_completed(journal, monkeypatch):
     monkeypatch.setattr(intake_module.os, "writev", lambda fd, pieces: real(fd, [b"".join(pieces)[:10]]))
     request = put(intake, b"x" * 100)
     intake.close()
-    assert list(journal.open().replay()) == [request]
+    assert undone(journal.open()) == [request]
 
 
 def test_files_are_private_and_there_is_something_to_sync_after_the_first_write(journal):
@@ -218,11 +222,33 @@ def test_a_planted_link_is_refused(journal, tmp_path):
         journal.open()
 
 
-def test_replay_may_run_while_requests_are_added_and_settled(journal):
+def test_requests_are_read_back_while_others_are_added_and_settled(journal):
     intake = journal.open()
     first, second = put(intake, b"one"), put(intake, b"two")
-    replay = intake.replay()
-    assert next(replay) == first
+    numbers = intake.pending()
+    assert intake.read(numbers[0]) == first
     intake.done(first.rq)
     put(intake, b"three")
-    assert list(replay) == [second]
+    assert intake.read(numbers[1]) == second
+
+
+def test_a_request_that_was_damaged_meanwhile_is_said_to_be(journal):
+    intake = journal.open()
+    request = put(intake, b"one")
+    journal.files()[0].write_bytes(journal.files()[0].read_bytes().replace(b"one", b"two"))
+    with pytest.raises(Damaged, match="checksum"):
+        intake.read(request.rq)
+
+
+def test_what_is_remembered_is_bounded_in_number_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(intake_module, "KEEP_REQUESTS", 3)
+    monkeypatch.setattr(intake_module, "KEEP_SEGMENTS", 2)
+    journal = Journal(tmp_path / "intake", segment_bytes=200)
+    intake = journal.open()
+    requests = [put(intake, bytes([n]) * 150) for n in range(4)]
+    assert put(intake, bytes([3]) * 150) is None
+    assert put(intake, bytes([0]) * 150) is not None, "forgotten for the newer ones"
+    for request in requests:
+        intake.done(request.rq)
+    intake.drop(NOW)
+    assert len(journal.files()) == 2

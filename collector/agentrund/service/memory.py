@@ -1,0 +1,89 @@
+"""The process's memory against ``max_memory``: the backstop behind the budget's exact count.
+
+The budget bounds what senders can make us hold; what Python and the allocator make of it only the
+kernel knows. Near the limit senders are let in one at a time, what is held back is written, and what
+the allocator keeps for later is given back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from agentrund.model.event import Json
+from agentrund.receivers.budget import Budget
+
+log: Final = logging.getLogger(__name__)
+
+TIGHT: Final = 0.8
+"""Of the limit: what one request or line more may still take lies above."""
+TRIM_BYTES: Final = 32 << 20
+"""Growth since the last time that makes giving back worth its milliseconds."""
+TRIM_EVERY_S: Final = 2.0
+_STATM: Final = Path("/proc/self/statm")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident() -> int:
+    """Bytes of memory this process has; 0 where the system does not tell."""
+    try:
+        return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+def give_back() -> None:
+    """Let the C library return free memory to the kernel, where it is one that can."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Memory:
+    """Looked at four times a second. ``shed`` is called while there is too little room."""
+
+    def __init__(
+        self,
+        limit: int,
+        budget: Budget,
+        shed: Callable[[], None],
+        measure: Callable[[], int] = resident,
+        trim: Callable[[], None] = give_back,
+    ) -> None:
+        self._limit = limit
+        self._budget = budget
+        self._shed = shed
+        self._measure = measure
+        self._trim = trim
+        self._trimmed_at = 0.0
+        self._low = measure()
+        self._short = 0
+
+    def tick(self, now: float) -> None:
+        """Compare, and act; ``now`` is monotonic."""
+        used = self._measure()
+        tight = used > self._limit * TIGHT
+        if tight and not self._budget.tight:
+            self._short += 1
+            log.warning("memory is short: %d of %d MiB; senders wait", used >> 20, self._limit >> 20)
+        self._budget.tight = tight
+        if tight:
+            self._shed()
+        self._low = min(self._low, used)
+        if used > self._low + TRIM_BYTES and now >= self._trimmed_at + TRIM_EVERY_S:
+            self._trim()
+            self._trimmed_at, self._low = now, self._measure()
+
+    def status(self) -> Json:
+        """What ``status`` shows."""
+        return {
+            "used_bytes": self._measure(),
+            "max_bytes": self._limit,
+            "held_bytes": self._budget.used,
+            "waiting": self._budget.waiting,
+            "times_short": self._short,
+        }

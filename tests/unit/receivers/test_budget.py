@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrund.receivers.budget import Budget, Claim
+
+
+def asked(budget: Budget, size: int, granted: list[int], name: int = 0) -> Claim:
+    return budget.claim(size, lambda: granted.append(name))
+
+
+def test_claims_are_granted_in_order_as_room_comes():
+    budget, granted = Budget(100), []
+    claims = [asked(budget, 40, granted, n) for n in range(4)]
+    assert granted == [0, 1]
+    claims[0].close()
+    assert granted == [0, 1, 2]
+    claims[3].close()
+    claims[1].close()
+    assert granted == [0, 1, 2]
+    assert (budget.used, budget.waiting) == (40, 0)
+
+
+def test_one_is_always_granted_however_little_room_there_is():
+    budget, granted = Budget(10), []
+    budget.count(500)
+    budget.tight = True
+    first = asked(budget, 1000, granted, 1)
+    asked(budget, 1, granted, 2)
+    assert granted == [1]
+    first.close()
+    assert granted == [1, 2]
+
+
+def test_what_is_counted_takes_the_place_of_claims():
+    budget, granted = Budget(100), []
+    asked(budget, 10, granted, 1)
+    budget.count(95)
+    assert budget.full
+    asked(budget, 10, granted, 2)
+    assert granted == [1]
+    budget.count(-40)
+    assert granted == [1, 2]
+    assert not budget.full
+
+
+def test_an_end_of_scarcity_lets_those_in_who_wait():
+    budget, granted = Budget(100), []
+    budget.tight = True
+    for n in range(3):
+        asked(budget, 30, granted, n)
+    assert granted == [0]
+    budget.tight = False
+    assert granted == [0, 1, 2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=60))
+def test_nobody_waits_for_ever_and_the_limit_holds(plays):
+    budget, granted, open_claims = Budget(100), [], []
+    for size, which in plays:
+        open_claims.append(asked(budget, size, granted))
+        assert budget.used <= 100
+        if which < len(open_claims):
+            open_claims.pop(which).close()
+    while open_claims:
+        assert any(claim.granted for claim in open_claims)
+        next(c for c in open_claims if c.granted).close()
+        open_claims = [c for c in open_claims if c._budget is not None]
+    assert (budget.used, budget.waiting) == (0, 0)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentrund.model.errors import Overloaded
+from agentrund.receivers.budget import Budget
+from agentrund.service import admission
+from agentrund.service.admission import Admission
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def entering(door: Admission, count: int) -> list[asyncio.Task]:
+    return [asyncio.ensure_future(door.enter(60.0)) for _ in range(count)]
+
+
+def test_requests_come_in_in_order_as_far_as_there_is_room():
+    async def run() -> None:
+        budget = Budget(100)
+        door = Admission(budget, 40, lambda: True)
+        tasks = entering(door, 4)
+        await turns()
+        assert [t.done() for t in tasks] == [True, True, False, False]
+        assert (door.waiting, budget.used) == (2, 80)
+        tasks[1].result().close()
+        await turns()
+        assert [t.done() for t in tasks] == [True, True, True, False]
+        for task in (tasks[0], tasks[2]):
+            task.result().close()
+        (await tasks[3]).close()
+        assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_nobody_comes_in_while_the_worker_is_behind():
+    async def run() -> None:
+        budget, room = Budget(100), False
+        door = Admission(budget, 40, lambda: room)
+        tasks = entering(door, 2)
+        await turns()
+        assert (door.waiting, budget.waiting) == (2, 0), "nor does it keep the lines of the socket waiting"
+        room = True
+        door.pump()
+        await turns()
+        assert all(t.done() for t in tasks)
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_leaves_no_claim_behind():
+    async def run() -> None:
+        budget = Budget(100)
+        door = Admission(budget, 100, lambda: True)
+        first, second, third = entering(door, 3)
+        await turns()
+        second.cancel()
+        await turns()
+        assert door.waiting == 1
+        first.result().close()
+        third.cancel()  # in the very moment its turn has come
+        await turns()
+        assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("remaining_s", [0.0, 0.02])
+def test_waiting_ends_before_the_senders_patience(remaining_s):
+    async def run() -> None:
+        door = Admission(Budget(100), 100, lambda: False)
+        with pytest.raises(Overloaded) as caught:
+            await door.enter(remaining_s)
+        assert caught.value.retry_s > 0
+        assert (door.refused, door.waiting) == (1, 0)
+
+    asyncio.run(run())
+
+
+def test_more_than_can_wait_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(admission, "WAITING_MAX", 1)
+
+    async def run() -> None:
+        door = Admission(Budget(100), 100, lambda: False)
+        [waiting] = entering(door, 1)
+        await turns()
+        with pytest.raises(Overloaded):
+            await door.enter(None)
+        waiting.cancel()
+        await turns()
+
+    asyncio.run(run())
