@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 
 import pytest
@@ -166,117 +164,6 @@ def test_a_run_that_never_got_a_record_leaves_nothing(daemon):
     daemon.start()
     assert (daemon.run_ids(), daemon.rows()) == ([], [])
     healthy(daemon)
-
-
-# -- spool files ----------------------------------------------------------------------------------
-
-
-def spool(daemon: Daemon, source: str, *frames) -> None:
-    folder = daemon.base / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / f"{source}.jsonl").write_text("".join(json.dumps(frame) + "\n" for frame in frames))
-
-
-def test_an_agent_that_ran_while_nobody_listened_loses_nothing(daemon):
-    daemon.stop()
-    hello = {"op": "hello", "source": "gone", "session_id": "s", "pid": 4242, "task": "t"}
-    spool(
-        daemon,
-        "gone",
-        hello,
-        {**log(1), "ts": 1.79e9},
-        {**log(2), "ts": 1.79e9 + 1},
-        {"n": 3, "type": "run.end", "status": "ok", "ts": 1.79e9 + 2},
-    )
-    daemon.start()
-    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "ok", "the end")
-    assert [r["type"] for r in daemon.trace()] == ["run.start", "log", "log", "run.end"]
-    assert daemon.trace()[0]["ts"] == 1.79e9
-    assert os.listdir(daemon.base / "spool") == []
-    healthy(daemon)
-
-
-def test_an_orphan_without_an_end_is_a_crash(daemon):
-    spool(
-        daemon,
-        "gone",
-        {"op": "hello", "source": "gone", "pid": 4242},
-        log(1),
-        {"n": 2, "type": "tool.call", "name": "f", "span": "1"},
-    )
-    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "crashed", "the crash")
-    assert "(process exited) ----" in (daemon.run_dir() / "agent.logs").read_text()
-    assert "     open: #0003 f (tool.call, " in (daemon.run_dir() / "agent.logs").read_text()
-
-
-def test_what_the_dead_wrote_down_is_read_before_they_are_judged(daemon):
-    with Agent(
-        daemon.socket,
-        "client.hello('a', session_id='s'); client.send({'n': 1, 'type': 'log'}); client.acked(1); ready()",
-    ) as agent:
-        agent.wait_ready()
-        daemon.kill()
-        agent.kill()
-    spool(
-        daemon,
-        "a",
-        {"op": "hello", "source": "a", "session_id": "s"},
-        log(1),
-        log(2),
-        {"n": 3, "type": "run.end", "status": "ok"},
-    )
-    daemon.start()
-    until(lambda: daemon.rows()[0]["status"] == "ok", "a good end")
-    assert [r["type"] for r in daemon.trace()] == ["run.start", "log", "log", "run.end"]
-
-
-def test_a_file_whose_writer_lives_is_left_alone(daemon):
-    spool(daemon, "living", {"op": "hello", "source": "living"}, log(1))
-    path = daemon.base / "spool" / "living.jsonl"
-    # A second orphan behind it in the alphabet tells when the folder has been looked at.
-    with path.open("r+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        spool(daemon, "zzz", {"op": "hello", "source": "zzz", "session_id": "z"}, log(1))
-        until(lambda: [r for r in daemon.rows() if r["session_id"] == "z"], "the orphan")
-        assert len(daemon.rows()) == 1
-        assert path.exists()
-    until(lambda: len(daemon.rows()) == 2, "the file that was let go")
-
-
-def test_damaged_spool_lines_cost_only_themselves(daemon):
-    folder = daemon.base / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lines = [
-        b'{"op":"hello","source":"x","session_id":"s","run_id":"20200101_000000_0000"}',
-        b'{"n":1,"type":"log"}',
-        b"\x00garbage",
-        b'{"n":3,"type":"log"}',
-        b'{"n":4,"ty',
-    ]
-    (folder / "x.jsonl").write_bytes(b"\n".join(lines))
-    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "crashed", "taken in")
-    numbers = [r["src"].get("n") for r in daemon.trace() if r["type"] == "log" and "n" in (r["src"] or {})]
-    assert numbers == [1, 3]
-    assert not list(folder.iterdir())
-    healthy(daemon)
-
-
-def test_a_spool_file_without_a_place_is_kept(daemon):
-    spool(daemon, "bad", {"op": "hello", "source": "bad", "tags": "no array"}, log(1))
-    kept = daemon.root / ".agentrund" / "quarantine"
-    until(lambda: kept.exists() and list(kept.iterdir()), "the quarantine")
-    [file] = kept.iterdir()
-    assert file.read_text().count("\n") == 2
-    assert not list((daemon.base / "spool").iterdir())
-
-
-def test_a_spool_file_of_a_source_in_use_waits(daemon):
-    with RawClient(daemon.socket) as client:
-        client.hello("used", session_id="s")
-        spool(daemon, "used", {"op": "hello", "source": "used"}, log(1))
-        spool(daemon, "zzz", {"op": "hello", "source": "zzz", "session_id": "z"}, log(1))
-        until(lambda: [r for r in daemon.rows() if r["session_id"] == "z"], "the other orphan")
-        assert (daemon.base / "spool" / "used.jsonl").exists()
 
 
 # -- things in the way ----------------------------------------------------------------------------

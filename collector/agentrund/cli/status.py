@@ -61,9 +61,9 @@ def _collector(root: str | None, socket: str | None, settings: config.Settings) 
 
 def _with_spool(error: Unavailable) -> Unavailable:
     """The same error; it says what waits for a collector, where something does."""
-    from agentrund.service import spool  # noqa: PLC0415 - loads the collector, needed only to say this
+    from agentrund.service import spool_files  # noqa: PLC0415 - loads the collector, needed only to say this
 
-    folder = spool.spool_folder()
+    folder = spool_files.spool_folder()
     try:
         files = sum(1 for path in folder.iterdir() if path.suffix == ".jsonl" and path.name[0] != ".")
     except OSError:

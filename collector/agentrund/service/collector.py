@@ -26,7 +26,8 @@ from agentrund.service.process_watch import ProcessWatch
 from agentrund.service.recovery import Recovery
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
-from agentrund.service.spool import SpoolIntake, spool_folder
+from agentrund.service.spool import SpoolIntake
+from agentrund.service.spool_files import spool_folder
 from agentrund.service.status import status
 from agentrund.service.stream_service import StreamService
 from agentrund.service.syncing import Syncing
@@ -64,6 +65,7 @@ class Collector:
         self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.lives.spool = self.spool
+        self.stream.is_behind = self.spool.is_behind
         self.door: UnixSocketDoor | None = None
         self._clock_gap = min(CLOCK_GAP_S, max(CLOCK_GAP_LEAST_S, settings.heartbeat_timeout / 2))
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,7 +74,8 @@ class Collector:
         """Recover what was open, then open the doors and say so."""
         self.runs.chores.do("NAVIGATE.md", partial(self.root.write_once, layout.NAVIGATE, navigate.text()))
         recovered = self.recovery.begin()
-        await self.spool.take_all()  # before anybody is judged dead: what they wrote down may end well
+        # Before anybody is judged dead: what they wrote down may end well.
+        await self.spool.begin([actor.state for actor in recovered])
         self._watch(recovered)
         await self.otlp.start()
         self.door = UnixSocketDoor(self.listener.socket, self.stream)
@@ -143,9 +146,9 @@ class Collector:
 
     async def _watch_spool(self) -> None:
         while True:
-            await asyncio.sleep(SPOOL_S)
             with _survived("the spool"):
                 await self.spool.take_all()
+            await asyncio.sleep(SPOOL_S)
 
     async def stop(self) -> bool:
         """Take and acknowledge what has been sent, derive what has ended; open runs stay open.

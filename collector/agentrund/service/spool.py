@@ -9,36 +9,70 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import fcntl
 import logging
 import os
-import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agentrund.model.errors import AgentrundError, Rejected
+from agentrund.model.run_state import RunState
 from agentrund.model.source import Identity
-from agentrund.receivers.decode.jsonl import EventFrame, Hello, decode
+from agentrund.receivers.decode.jsonl import Control, Hello, decode
 from agentrund.receivers.line_splitter import TOO_LONG, LineSplitter
-from agentrund.service.access import Access
-from agentrund.service.places import xdg_folder
+from agentrund.service.spool_files import SUFFIX, NotTakenError, head, names, orphan
 from agentrund.service.stream_service import StreamService
 from agentrund.service.stream_session import Session
 
 log: Final = logging.getLogger(__name__)
 
 _CHUNK: Final = 1 << 18
-_SUFFIX: Final = ".jsonl"
 QUARANTINED: Final = 64 << 20
 """Bytes kept of a file that has no place: the most a client spools by default."""
+_GROWTH: Final = 64 << 20
+"""Bytes by which a file may grow while it is read, before it is left to whoever writes to it."""
+_PAUSE_MAX_S: Final = 10.0
+"""Between two looks at a file that has to wait: at first a second, then longer."""
+_CONTROLS: Final = frozenset({"lost", "bye", "heartbeat"})
 
 
-def spool_folder() -> Path:
-    """Where this user's clients spool: ``$AGENTRUND_SPOOL``, else below the XDG state folder."""
-    given = os.environ.get("AGENTRUND_SPOOL")
-    return (
-        Path(given) if given else xdg_folder(os.environ, "XDG_STATE_HOME", ".local/state") / "agentrund/spool"
-    )
+@dataclass(slots=True)
+class _Wait:
+    """A file that could not be taken, and when it is looked at again."""
+
+    until: float
+    pause: float = 1.0
+
+
+@dataclass(slots=True)
+class Concerned:
+    """What ties a file to runs that are open: the ids of runs, sources and sessions."""
+
+    runs: set[str] = field(default_factory=set)
+    sources: set[str] = field(default_factory=set)
+    sessions: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, states: Iterable[RunState]) -> Concerned:
+        """Those of some runs."""
+        found = cls()
+        for state in states:
+            found.runs.add(state.run_id)
+            found.sources.update(state.sources)
+            if state.session_id is not None:
+                found.sessions.add(state.session_id)
+        return found
+
+    def is_met_by(self, hello: Hello) -> bool:
+        """Whether what follows a hello may land in one of the runs."""
+        parent = (hello.parent or "").partition("/")[0]
+        return (
+            hello.run_id in self.runs
+            or hello.session_id in self.sessions
+            or not self.sources.isdisjoint((hello.source, parent))
+        )
 
 
 class SpoolIntake:
@@ -47,84 +81,147 @@ class SpoolIntake:
     def __init__(self, folder: Path, service: StreamService) -> None:
         self._folder = folder
         self._service = service
-        self._told: set[str] = set()
+        self._waiting: dict[str, _Wait] = {}
+        self._sessions: dict[str, str] = {}
+        self._said = False
         self._one_at_a_time = asyncio.Lock()
+
+    # -- what the lives of sources ask for --------------------------------------------------------
 
     def holds(self, source: str) -> bool:
         """Whether a source has written something down."""
-        return (self._folder / f"{source}{_SUFFIX}").exists()
+        return (self._folder / f"{source}{SUFFIX}").exists()
 
     async def take_last_words(self, source: str, cause: str) -> None:
         """Take in what a source wrote down that has just died of ``cause``."""
-        await self._take_safely(f"{source}{_SUFFIX}", cause)
+        await self._take_safely(f"{source}{SUFFIX}", cause)
+
+    def is_behind(self, session_id: str | None) -> bool:
+        """Whether what came before in a session still waits in a file from before our start."""
+        return session_id in self._sessions.values()
+
+    # -- taking in --------------------------------------------------------------------------------
+
+    async def begin(self, states: list[RunState]) -> None:
+        """Take in what may belong to runs that are open, before their sources are judged.
+
+        The rest of what is there may be gigabytes: it is only looked at, and left to ``take_all``.
+        """
+        concerned = Concerned.of(states)
+        for name in self._names():
+            hello = self._hello(name)
+            if hello is not None and concerned.is_met_by(hello):
+                await self._take_safely(name, "process exited")
+            elif hello is not None and hello.session_id is not None:
+                self._sessions[name] = hello.session_id
+            await asyncio.sleep(0)
 
     async def take_all(self) -> None:
-        """Take in every orphan that is there. What cannot be stored now stays for the next time."""
-        try:
-            names = sorted(entry.name for entry in os.scandir(self._folder))
-        except OSError:
-            return
-        for name in names:
-            if name.endswith(_SUFFIX) and not name.startswith("."):
+        """Take in every orphan that is there. What cannot be taken now stays for another time."""
+        found = self._names()
+        still = self._waiting.keys() & set(found)
+        self._waiting = {name: self._waiting[name] for name in still}
+        now = asyncio.get_running_loop().time()
+        for name in found:
+            if (wait := self._waiting.get(name)) is None or wait.until <= now:
                 await self._take_safely(name, "process exited")
+
+    def _names(self) -> list[str]:
+        try:
+            found = names(self._folder)
+        except NotTakenError as error:
+            if not self._said:
+                log.warning("spool folder %s is left alone: %s", self._folder, error)
+            self._said = True
+            return []
+        self._said = False
+        return found
+
+    def _hello(self, name: str) -> Hello | None:
+        with suppress(OSError, NotTakenError), orphan(self._folder / name) as file:
+            return None if file is None else head(file[0])[0]
+        return None
 
     async def _take_safely(self, name: str, cause: str) -> None:
         """Take a file in; one that cannot be taken now is said once, and does not stand before the others."""
         async with self._one_at_a_time:
             try:
-                await self._take(self._folder / name, cause)
-            except Exception as error:
-                if name in self._told:
-                    return
-                self._told.add(name)
-                expected = isinstance(error, AgentrundError | OSError)
-                log.warning("spool file %s has to wait: %s", name, error, exc_info=not expected)
+                with orphan(self._folder / name) as file:
+                    if file is not None:
+                        await self._take_in(*file, self._folder / name, cause)
+            except Exception as error:  # noqa: BLE001 - whatever one file holds, the others are taken in
+                self._wait(name, error)
             else:
-                self._told.discard(name)
+                self._waiting.pop(name, None)
+            self._sessions.pop(name, None)
 
-    async def _take(self, path: Path, cause: str) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            info = os.fstat(fd)
-            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
-                return
-            if not Access.owns(info.st_uid):
-                raise Rejected("not_allowed", f"it belongs to uid {info.st_uid}")
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return  # its writer lives, and hands it in itself
-            await self._take_in(fd, path, info.st_uid, cause)
-        finally:
-            os.close(fd)
+    def _wait(self, name: str, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        wait = self._waiting.get(name)
+        if wait is not None:
+            wait.pause = min(2 * wait.pause, _PAUSE_MAX_S)
+            wait.until = now + wait.pause
+            return
+        self._waiting[name] = _Wait(now)
+        expected = isinstance(error, AgentrundError | OSError | NotTakenError)
+        log.warning("spool file %r has to wait: %s", name, error, exc_info=None if expected else error)
 
-    async def _take_in(self, fd: int, path: Path, uid: int, cause: str) -> None:
+    async def _take_in(self, fd: int, uid: int, path: Path, cause: str) -> None:
         try:
-            await self._read(fd, uid, cause)
+            read = await self._read(fd, uid, cause)
         except Rejected as error:
             if error.code == "not_allowed":
-                return  # somebody living uses the source: the file waits until that is over
-            log.warning("spool file %s is refused: %s; moved to quarantine", path.name, error.message)
-            self._service.runs.root.quarantine("spool", path.name, os.pread(fd, QUARANTINED, 0))
-        os.unlink(path)  # noqa: PTH108 - a local folder of small files
+                raise  # somebody living uses the source: the file waits until that is over
+            kept = os.pread(fd, QUARANTINED, 0)
+            self._service.runs.root.quarantine("spool", path.name[:200], kept)
+            log.warning("spool file %r is refused: %s; moved to quarantine", path.name, error.message)
+        else:
+            if os.fstat(fd).st_size > read:
+                raise NotTakenError("somebody writes to it without holding its lock")
+        with suppress(FileNotFoundError):
+            if os.lstat(path).st_ino == os.fstat(fd).st_ino:
+                os.unlink(path)  # noqa: PTH108 - a local folder of small files
 
-    async def _read(self, fd: int, uid: int, cause: str) -> None:
-        """Take every line, hello first. Raises Rejected where the hello is refused."""
+    async def _read(self, fd: int, uid: int, cause: str) -> int:
+        """Take every line, hello first; returns how many bytes there were.
+
+        Raises Rejected where the hello is refused, or the run is taken away meanwhile.
+        """
         session = Session(self._service, _Nobody(), Identity(uid=uid), None)
-        session.began = _first_event_ts(fd, self._service.max_line_bytes)
+        _, session.began = head(fd)
         lines = LineSplitter(self._service.max_line_bytes)
         offset, greeted = 0, False
-        while chunk := os.pread(fd, _CHUNK, offset):
-            offset += len(chunk)
-            for line in lines.feed(chunk):
-                if greeted:
-                    _take_line(session, line)
-                else:
-                    _greet(session, line)
-                    greeted = True
+        most = os.fstat(fd).st_size + _GROWTH
+        try:
+            while offset < most and (chunk := os.pread(fd, _CHUNK, offset)):
+                offset += len(chunk)
+                greeted = _take_lines(session, lines.feed(chunk), greeted=greeted)
+                session.commit()
+                await asyncio.sleep(0)
+            # Nobody goes on with the last line: it is whole, or torn for ever.
+            greeted = _take_lines(session, lines.feed(b"\n"), greeted=greeted)
             session.commit()
-            await asyncio.sleep(0)
+        except BaseException:
+            self._service.disconnected(session)
+            raise
+        if offset and not greeted:
+            raise Rejected("bad_frame", "it holds no frame")
         session.writer_is_dead(cause)
+        return offset
+
+
+def _take_lines(session: Session, lines: list[bytes | None], *, greeted: bool) -> bool:
+    for line in lines:
+        # A disk that lost power leaves zeros where data was to come.
+        text = line if line is TOO_LONG else line.strip(b"\0")
+        if text == b"":
+            continue
+        if greeted:
+            _take_line(session, text)
+        else:
+            _greet(session, text)
+            greeted = True
+    return greeted
 
 
 def _greet(session: Session, line: bytes | None) -> None:
@@ -145,26 +242,16 @@ def _greet(session: Session, line: bytes | None) -> None:
 
 def _take_line(session: Session, line: bytes | None) -> None:
     try:
-        if line is not TOO_LONG:
-            session.frame(decode(line))
-            return
-        refusal = Rejected("line_too_long", "a spooled line is too long; it was skipped")
+        if line is TOO_LONG:
+            raise Rejected("line_too_long", "a spooled line is too long; it was skipped")  # noqa: TRY301
+        frame = decode(line)
+        if isinstance(frame, Hello) or (isinstance(frame, Control) and frame.op not in _CONTROLS):
+            raise Rejected("bad_frame", "a spool file holds one hello and events")  # noqa: TRY301
+        session.frame(frame)
     except Rejected as error:
-        refusal = error
-    session.refused(refusal)
-
-
-def _first_event_ts(fd: int, limit: int) -> float | None:
-    """When the file's story begins: the time of its first event."""
-    lines = LineSplitter(limit)
-    for line in lines.feed(os.pread(fd, _CHUNK, 0)):
-        try:
-            frame = None if line is TOO_LONG else decode(line)
-        except Rejected:
-            continue
-        if isinstance(frame, EventFrame) and frame.event.ts is not None:
-            return frame.event.ts
-    return None
+        if error.code == "unknown_run":
+            raise  # the run is gone: there is nothing left to mark
+        session.refused(error)
 
 
 class _Nobody:

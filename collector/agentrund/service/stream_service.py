@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentrund.model.errors import Rejected
+from agentrund.model.errors import Rejected, Unavailable
 from agentrund.model.event import Event, Json
 from agentrund.model.source import Arrival, Identity
 from agentrund.receivers.decode.jsonl import Hello
@@ -37,6 +37,8 @@ class StreamService:
         self.access = Access.of(settings.group)
         self.max_line_bytes = settings.max_line_bytes
         self.status = status
+        self.is_behind: Callable[[str | None], bool] = lambda _session: False
+        """Whether what came before in a session waits to be taken in (spool files)."""
         self.lives = Lives(settings, runs, watch, self)
         self.requests = Requests(runs)
         self._syncing = syncing
@@ -74,6 +76,11 @@ class StreamService:
 
     def hello(self, session: Session, hello: Hello) -> tuple[Seat, RunActor]:
         """Give a source that introduces itself its seat. Raises Rejected or Unavailable."""
+        if not hello.orphan and self.is_behind(hello.session_id):
+            raise Unavailable(
+                "what its session left behind is being taken in first",
+                hint="wait; nothing has to be sent again",
+            )
         identity = session.peer
         if identity.pid is None or hello.orphan:
             origin = None if hello.pid is None else "client"

@@ -139,6 +139,7 @@ class Root:
                 with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
                     file.write(data[:_QUARANTINE_MAX])
                 return
+        log.error("%s of %s was cut 999 times: %d bytes more are not kept", name, run_id, len(data))
 
     def write_once(self, name: str, data: bytes) -> None:
         """Write a file of the root where it differs from ``data``."""
