@@ -25,7 +25,8 @@ from agentrund_client._channel import Channel
 from agentrund_client._discover import socket_path
 from agentrund_client._guard import note_fault, notice
 from agentrund_client._loop import Loop, the_loop
-from agentrund_client._spool import Spool, open_spool
+from agentrund_client._spool import Spool
+from agentrund_client._spool_folder import open_spool
 from agentrund_client._turnstile import Turnstile
 from agentrund_client._waiters import Waiter, Waiters
 from agentrund_client._wire import Frame, encode_frame, fitting, number

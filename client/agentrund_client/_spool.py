@@ -12,12 +12,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 
-from agentrund_client._discover import limit, spool_folder
-from agentrund_client._wire import Frame, encode_frame, last_number
+from agentrund_client._wire import last_number
 
 # One read, one send: large enough to be rare, small enough to be quick.
 CHUNK = 256 * 1024
-SPOOL_BYTES = 64 << 20
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -174,25 +172,6 @@ class Spool:
             os.ftruncate(self._fd, self.size)
             raise
         self.size += len(line)
-
-
-def open_spool(hello: Frame, old: Spool | None, acked: int) -> Spool:
-    """The spool file of a source: the old one, or a new one with its unsettled lines where it was taken away.
-
-    Raises OSError where no spool can be had.
-    """
-    if old is not None and not old.taken:
-        return old
-    folder = spool_folder()
-    if folder is None:
-        raise FileNotFoundError("there is no home folder")
-    size = limit("AGENTRUND_SPOOL_MAX_BYTES", SPOOL_BYTES)
-    spool = Spool(folder, hello["source"], encode_frame(hello), size)
-    if old is not None:
-        for n, line in old.lines(acked):
-            spool.append(n, line, must=True)
-        old.close()
-    return spool
 
 
 def _redacted(line: bytes) -> bytes:

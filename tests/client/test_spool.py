@@ -9,10 +9,11 @@ import resource
 import signal
 import stat
 import threading
+import time
 
 import pytest
 
-from agentrund_client import _handin, _process
+from agentrund_client import _handin, _process, _spool_folder
 from agentrund_client._spool import Spool
 
 from .fake_collector import WATCHDOG, FakeCollector
@@ -204,6 +205,81 @@ def test_a_full_disk_is_counted_and_leaves_no_torn_line(client, place):
     covered = [n for f in frames for n in ([f["n"]] if "n" in f else range(f["from"], f["to"] + 1))]
     assert covered == list(range(1, 103))
     assert frames[-2]["payload"]["message"] == "room again"
+
+
+def orphan(place, name, *, events=50, size=100, end=True, days=31):
+    """A file that somebody left behind so many days ago."""
+    folder = place / "spool"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lines = [{"op": "hello", "v": 1, "source": name, "task": name}]
+    lines += [{"n": n, "type": "log", "payload": {"message": "x" * size}} for n in range(1, events + 1)]
+    lines += [{"n": events + 1, "type": "run.end", "status": "ok"}] if end else []
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.parametrize(("events", "size"), [(50, 100), (2000, 100), (3, 300_000)])
+@pytest.mark.parametrize("end", [True, False])
+def test_a_file_that_waited_too_long_keeps_its_beginning_its_end_and_the_count(
+    client, place, events, size, end
+):
+    old = orphan(place, "old", events=events, size=size, end=end)
+    young = orphan(place, "young", days=29).read_bytes()
+    client.log("new")
+    frames = spooled(old)
+    assert frames[0] == {"op": "hello", "v": 1, "source": "old", "task": "old"}
+    assert frames[1] == {"op": "lost", "from": 1, "to": events}
+    assert frames[2:] == ([{"n": events + 1, "type": "run.end", "status": "ok"}] if end else [])
+    assert (place / "spool" / "young.jsonl").read_bytes() == young
+    assert stat.S_IMODE(old.stat().st_mode) == 0o600
+    assert [name for name in os.listdir(place / "spool") if not name.endswith(".jsonl")] == []
+
+
+def test_what_is_old_but_not_ours_to_empty_is_left_alone(client, place):
+    living = orphan(place, "living")
+    odd = {name: orphan(place, name) for name in ("junk", "torn", "linked", "small")}
+    odd["junk"].write_bytes(b"no hello at all\n" * 100)
+    odd["torn"].write_bytes(b'{"op":"hello"' + b"x" * 100_000)
+    os.link(odd["linked"], place / "elsewhere")
+    odd["small"].write_bytes(b'{"op":"hello"}\n{"n":1,"type":"x"}\n')
+    (place / "spool" / "link.jsonl").symlink_to(living)
+    os.mkfifo(place / "spool" / "fifo.jsonl")
+    for path in odd.values():
+        os.utime(path, (0, 0))
+    before = {path: path.read_bytes() for path in (living, *odd.values())}
+    with living.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        client.log("new")
+    assert {path: path.read_bytes() for path in before} == before
+    assert (place / "spool" / "link.jsonl").is_symlink()
+
+
+def test_in_a_full_folder_a_new_file_counts_what_it_has_no_room_for(client, place, monkeypatch):
+    monkeypatch.setenv("AGENTRUND_SPOOL_FOLDER_MAX_BYTES", "6000")
+    orphan(place, "other", days=1)
+    with client.run() as run:
+        for _ in range(20):
+            client.log("x" * 100)
+    frames = spooled(place / "spool" / f"{run.source}.jsonl")
+    assert [frame.get("op") or frame["type"] for frame in frames] == ["hello", "lost", "run.end"]
+    assert (frames[1]["from"], frames[1]["to"]) == (1, 20)
+
+
+def test_where_too_many_files_wait_events_stay_in_memory(client, place, monkeypatch, capsys):
+    monkeypatch.setattr(_spool_folder, "FOLDER_FILES", 3)
+    for name in "abc":
+        orphan(place, name, days=1)
+    run = client.run()
+    client.log("kept")
+    assert "3 files wait in" in capsys.readouterr().err
+    assert len(files(place)) == 3
+    fake = FakeCollector(f"{place}/s.sock").start()
+    assert run.flush(30) or run.flush(30)
+    assert messages(fake) == ["kept"]
+    fake.stop()
 
 
 def test_secrets_do_not_reach_the_file(client, place):

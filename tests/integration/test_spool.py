@@ -31,10 +31,18 @@ def healthy(daemon: Daemon) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def spool(daemon: Daemon, source: str, *frames) -> None:
+def put(daemon: Daemon, name: str, data: bytes) -> Path:
+    """A spool file; it gets its name when it is whole."""
     folder = daemon.base / "spool"
     folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / f"{source}.jsonl").write_text("".join(json.dumps(frame) + "\n" for frame in frames))
+    path = folder / name
+    (folder / ".new").write_bytes(data)
+    (folder / ".new").rename(path)
+    return path
+
+
+def spool(daemon: Daemon, source: str, *frames) -> None:
+    put(daemon, f"{source}.jsonl", b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
 
 
 def test_an_agent_that_ran_while_nobody_listened_loses_nothing(daemon):
@@ -104,8 +112,6 @@ def test_a_file_whose_writer_lives_is_left_alone(daemon):
 
 
 def test_damaged_spool_lines_cost_only_themselves(daemon):
-    folder = daemon.base / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
     lines = [
         b'{"op":"hello","source":"x","session_id":"s","run_id":"20200101_000000_0000"}',
         b'{"n":1,"type":"log"}',
@@ -113,12 +119,12 @@ def test_damaged_spool_lines_cost_only_themselves(daemon):
         b'{"n":3,"type":"log"}',
         b'{"n":4,"ty',
     ]
-    (folder / "x.jsonl").write_bytes(b"\n".join(lines))
+    path = put(daemon, "x.jsonl", b"\n".join(lines))
     until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "crashed", "taken in")
     numbers = [r["src"].get("n") for r in daemon.trace() if r["type"] == "log" and "n" in (r["src"] or {})]
     assert numbers == [1, 3, 4]
     assert [r["payload"].get("refused") for r in daemon.trace() if r["type"] == "log"][-1] == "bad_json"
-    assert not list(folder.iterdir())
+    assert not path.exists()
     healthy(daemon)
 
 
@@ -145,14 +151,6 @@ def test_a_spool_file_of_a_source_in_use_waits(daemon):
 
 HELLO = b'{"op":"hello","source":"x","session_id":"s","pid":4242}'
 EVENTS = [b'{"n":%d,"type":"log","payload":{"message":"m%d"}}' % (n, n) for n in range(1, 6)]
-
-
-def put(daemon: Daemon, name: str, data: bytes) -> Path:
-    folder = daemon.base / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / name
-    path.write_bytes(data)
-    return path
 
 
 def looked_at(daemon: Daemon) -> None:
@@ -229,9 +227,13 @@ def test_what_cannot_be_placed_is_moved_away_whole(daemon):
     assert daemon.run_ids() == []
 
 
-def test_an_empty_file_is_removed(daemon):
+def test_an_empty_file_is_somebodys_beginning_and_removed_when_nothing_comes_of_it(daemon):
     path = put(daemon, "x.jsonl", b"")
+    looked_at(daemon)
+    assert path.exists()
+    os.utime(path, (0, 0))
     until(lambda: not path.exists(), "the file was removed")
+    assert told(daemon, "x.jsonl") == 0
 
 
 def plant(path: Path, what: str) -> None:
@@ -313,6 +315,21 @@ def test_a_file_somebody_writes_to_without_its_lock_is_not_lost(daemon):
     until(lambda: not path.exists() or None, "the file was taken")
     found = messages(daemon)
     assert found == [f"m{k}" for k in range(1, len(found) + 1)]
+    healthy(daemon)
+
+
+def test_what_a_file_lost_by_waiting_is_told_in_its_run(daemon):
+    spool(
+        daemon,
+        "old",
+        {"op": "hello", "source": "old"},
+        {"op": "lost", "from": 1, "to": 50},
+        {"n": 51, "type": "run.end", "status": "ok"},
+    )
+    until(lambda: daemon.rows() and daemon.rows()[0]["status"] == "ok", "the end")
+    (mark,) = [r for r in daemon.trace() if r["type"] == "log"]
+    assert (mark["status"], mark["payload"]["lost"]) == ("WARNING", 50)
+    assert json.loads((daemon.run_dir() / "analytics.json").read_bytes())["dropped"]["lost"] == 50
     healthy(daemon)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,10 @@ from agentrund.service.places import xdg_folder
 SUFFIX: Final = ".jsonl"
 HEAD_BYTES: Final = 1 << 18
 """As far as the beginning of a file is looked at before it is taken in."""
+
+
+_EMPTY_S: Final = 60.0
+"""An empty file may just be being written by somebody who knows nothing of locks."""
 
 
 class NotTakenError(Exception):
@@ -70,7 +75,8 @@ def orphan(path: Path) -> Iterator[tuple[int, int] | None]:
         info = os.fstat(fd)
         if info.st_nlink > 1:
             raise NotTakenError(f"it has {info.st_nlink} names")
-        yield (fd, info.st_uid) if info.st_nlink else None
+        begun = info.st_size == 0 and time.time() - info.st_mtime < _EMPTY_S
+        yield (fd, info.st_uid) if info.st_nlink and not begun else None
     finally:
         os.close(fd)
 
