@@ -32,15 +32,16 @@ _MARKDOWN: Final = re.compile(r"[<`\[]|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)")
 
 def _escaped(match: re.Match[str]) -> str:
     char = match[0]
-    if char == "\n":
-        return _NEWLINE
     return f"\\x{ord(char):02x}" if char <= "\xff" else f"\\u{ord(char):04x}"
 
 
 def one_line(text: str) -> str:
     """``text`` with ``⏎`` for newlines and escapes for control characters."""
     # isprintable is the cheap test; it also refuses harmless characters, which the pattern lets through.
-    return text if text.isprintable() else _IN_LINE.sub(_escaped, text)
+    if text.isprintable():
+        return text
+    # Of every page the common ones by themselves: a pattern's call for each line of a long text is slow.
+    return _IN_LINE.sub(_escaped, text.replace("\n", _NEWLINE).replace("\t", r"\x09"))
 
 
 def markdown(text: str, limit: int) -> str:

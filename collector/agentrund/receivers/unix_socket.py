@@ -33,8 +33,8 @@ UNSENT_MAX: Final = 1 << 20
 ACCEPT_BATCH: Final = 64
 DRAIN_READS: Final = 4096
 """Of a dead peer: far more than any socket holds, but a living heir of the socket cannot keep us here."""
-STOP_READS: Final = 64
-"""At a stop: what lies in the socket, not what a busy sender goes on to write."""
+STOP_READS: Final = 4
+"""At a stop: a socket holds less than that, and what a busy sender goes on to write is not waited for."""
 _SEND: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
