@@ -19,10 +19,15 @@ class World:
         self._rq = 0
 
     def take(
-        self, *items: Mapped, pid: int | None = 1, run_id: str | None = None, host: str = "127.0.0.1"
+        self,
+        *items: Mapped,
+        pid: int | None = 1,
+        run_id: str | None = None,
+        host: str = "127.0.0.1",
+        hung_up: bool = False,
     ) -> int:
         self._rq += 1
-        peer = Peer(host, 4000, run_id, identity(pid))
+        peer = Peer(host, 4000, run_id, identity(pid), hung_up)
         self._perform(self.runs.take(self._rq, T0 + self.now, peer, list(items), T0 + self.now))
         return self._rq
 

@@ -128,10 +128,17 @@ def _content(content: memoryview, path: str, offset: int) -> IntakeRecord | Done
 
 
 def _peer_to_json(peer: Peer) -> dict[str, Any]:
-    return {"host": peer.host, "port": peer.port, "run_id": peer.run_id, **peer.identity.as_payload()}
+    told = {"host": peer.host, "port": peer.port, "run_id": peer.run_id, **peer.identity.as_payload()}
+    return told | ({"hung_up": True} if peer.hung_up else {})
 
 
 def _peer_from_json(meta: Any) -> Peer:
     if not isinstance(meta, dict):
         raise ValueError("its peer is not an object")  # noqa: TRY004 - damage, not a caller's mistake
-    return Peer(meta.get("host"), meta.get("port"), meta.get("run_id"), Identity.from_payload(meta))
+    return Peer(
+        meta.get("host"),
+        meta.get("port"),
+        meta.get("run_id"),
+        Identity.from_payload(meta),
+        meta.get("hung_up") is True,
+    )

@@ -39,6 +39,8 @@ class Peer:
     port: int | None = None
     run_id: str | None = None
     identity: Identity = field(default_factory=Identity)
+    hung_up: bool = False
+    """The connection was gone before anybody could look who held it: a death, or an impatient caller."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,6 +6,7 @@
 | all processes gone for 2 s, nothing open | ended: failed or ok by its last root or last model call |
 | one process of several gone for 2 s | it leaves, cleanly where nothing of it is open |
 | keyed by trace, a root has ended, nothing open, 10 s without an item | ended |
+| 30 s without an item, its only connection was gone before its process could be looked up | as below |
 | 30 min without an item, nothing open | ended, cause ``idle`` |
 | 30 min without a sign of life, something open, no process known | crashed, cause ``silence`` |
 
@@ -23,6 +24,8 @@ from agentrund.sequencer.producers import Producers
 GRACE_S: Final = 2.0
 QUIET_S: Final = 10.0
 IDLE_S: Final = 1800.0
+HUNG_UP_S: Final = 30.0
+"""A caller that was only impatient sends again within that."""
 
 CLEAN: Final = "bye"
 IDLE: Final = "idle"
@@ -41,6 +44,8 @@ def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S
     silent = now - run.last_arrival
     if silent >= QUIET_S and run.key.by == BY_TRACE and run.is_rooted and not run.is_open():
         return finish(run, QUIET)
+    if all(producers.get(source).hung_up for source in living):
+        idle_s = min(idle_s, HUNG_UP_S)
     return _judge_silence(run, producers, now, idle_s) if silent >= idle_s else []
 
 

@@ -34,6 +34,8 @@ class Producer:
     exited_at: float | None = None
     exited_ts: float | None = None
     cause: str = ""
+    hung_up: bool = False
+    """Its process is not known, and its connection was gone at once: it may have died there."""
 
     @property
     def service(self) -> str | None:
@@ -67,8 +69,11 @@ class Producers:
                 known.last_seen = max(known.last_seen, now)
                 if known.identity.pid is None:
                     known.identity = identity
+                known.hung_up = peer.hung_up and known.identity.pid is None
                 return known
-        return self._add(claim, self._free_id(claim, identity), identity, resource, now)
+        producer = self._add(claim, self._free_id(claim, identity), identity, resource, now)
+        producer.hung_up = peer.hung_up and identity.pid is None
+        return producer
 
     def _free_id(self, claim: str, identity: Identity) -> str:
         """The claim, or where another process had it, the claim and the pid."""

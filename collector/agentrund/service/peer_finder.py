@@ -23,21 +23,28 @@ class PeerFinder:
     def __init__(self) -> None:
         self.port = 0
         self._known: OrderedDict[tuple[str, int], Identity] = OrderedDict()
-        self._looking: dict[tuple[str, int], asyncio.Future[Identity]] = {}
+        self._looking: dict[tuple[str, int], asyncio.Future[Identity | None]] = {}
         self._boot_id = boot_id()
 
     async def find(self, peer: Peer) -> Peer:
         """The peer with its process, as far as the kernel tells. Unchanged for other hosts."""
-        if peer.host is None or peer.port is None or not socket_owner.is_local(peer.host):
+        if peer.host is None or peer.port is None:
+            # gRPC has no address any more for a call that was given up before it was looked at.
+            return dataclasses.replace(peer, hung_up=True)
+        if not socket_owner.is_local(peer.host):
             return peer
         key = (peer.host, peer.port)
         identity = self._known.get(key)
         if identity is None or not _lives(identity):
             # A port is used again by the next connection: only a living owner is remembered.
-            identity = await self._look_up_once(key)
+            found = await self._look_up_once(key)
+            if found is None and identity is None:
+                return dataclasses.replace(peer, hung_up=True)
+            # Nobody holds it now: these are the last words of the process that did.
+            identity = found or identity or Identity()
         return dataclasses.replace(peer, identity=identity)
 
-    async def _look_up_once(self, key: tuple[str, int]) -> Identity:
+    async def _look_up_once(self, key: tuple[str, int]) -> Identity | None:
         """What the kernel says of a connection; a hundred requests of it at once ask once."""
         looking = self._looking.get(key)
         if looking is None:
@@ -46,19 +53,26 @@ class PeerFinder:
             looking.add_done_callback(lambda found: self._note(key, found))
         return await looking
 
-    def _note(self, key: tuple[str, int], found: asyncio.Future[Identity]) -> None:
+    def _note(self, key: tuple[str, int], found: asyncio.Future[Identity | None]) -> None:
         del self._looking[key]
         if found.cancelled() or found.exception() is not None:
             return
-        self._known[key] = found.result()
+        identity = found.result()
+        if identity is None:
+            return
+        self._known[key] = identity
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def _look_up(self, port: int) -> Identity:
+    def _look_up(self, port: int) -> Identity | None:
+        """Who holds the other end; None where nobody does any more."""
+        entry = socket_owner.peer_end(port, self.port)
+        if entry is None:
+            return None
         recent = list(
             dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
         )
-        pid = socket_owner.owner(port, self.port, recent)
+        pid = socket_owner.holder(entry, recent)
         if pid is None:
             return Identity()
         return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))

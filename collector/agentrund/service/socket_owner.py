@@ -26,18 +26,6 @@ def is_local(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def owner(peer_port: int, our_port: int, first: list[int]) -> int | None:
-    """The pid that holds the peer's socket, None where it cannot be found (gone, or not ours to see).
-
-    ``first`` are pids to look at before all others. Blocking: some milliseconds.
-    """
-    local, remote = f":{peer_port:04X}", f":{our_port:04X}"
-    for entry in entries(local):
-        if entry.local.endswith(local) and entry.remote.endswith(remote) and entry.inode != "0":
-            return holder(entry, first)
-    return None
-
-
 class Entry(NamedTuple):
     """One socket of the kernel's table; addresses and state in its own hexadecimal form."""
 
@@ -63,8 +51,20 @@ def entries(text: str) -> Iterator[Entry]:
                 )
 
 
+def peer_end(peer_port: int, our_port: int) -> Entry | None:
+    """The other end of a connection, None where nobody holds it any more."""
+    local, remote = f":{peer_port:04X}", f":{our_port:04X}"
+    for entry in entries(local):
+        if entry.local.endswith(local) and entry.remote.endswith(remote) and entry.inode != "0":
+            return entry
+    return None
+
+
 def holder(entry: Entry, first: list[int]) -> int | None:
-    """The pid that has a socket open, ``first`` ones looked at first; None where none can be seen to."""
+    """The pid that has a socket open, None where none can be seen to.
+
+    ``first`` are pids to look at before all others. Blocking: some milliseconds.
+    """
     wanted = f"socket:[{entry.inode}]"
     for pid in _candidates(entry.uid, first):
         if _holds(pid, wanted):

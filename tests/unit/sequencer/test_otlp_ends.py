@@ -4,7 +4,7 @@ import pytest
 
 from agentrund.model import kinds
 from agentrund.model.otlp import Pulse, Resource, SpanKind
-from agentrund.sequencer.otlp_ends import GRACE_S, IDLE_S, QUIET_S
+from agentrund.sequencer.otlp_ends import GRACE_S, HUNG_UP_S, IDLE_S, QUIET_S
 from agentrund.sequencer.trace_hold import HOLD_S, SETTLE_S
 from support.otlp_build import PROGRAM, T0, hex_id, mapped, mapped_log
 from support.otlp_world import World, program
@@ -54,6 +54,25 @@ def test_a_root_and_ten_quiet_seconds_end_a_trace(world):
     world.exit()
     world.pass_time(5)
     assert world.run.types()[-1] == kinds.RUN_END
+
+
+def test_a_sender_that_was_gone_before_it_was_known_gets_half_a_minute(world):
+    world.take(mapped_log(1, trace=None), pid=None, hung_up=True)
+    world.pass_time(HOLD_S)
+    world.pass_time(HUNG_UP_S - 0.25)
+    assert world.run.status == "running"
+    world.pass_time(0.25)
+    assert (world.run.status, end_of(world).payload["cause"]) == ("ok", "idle")
+
+
+def test_one_that_was_only_impatient_is_known_when_it_comes_again(world):
+    world.take(mapped_log(1, trace=None), pid=None, hung_up=True)
+    world.pass_time(1)
+    world.take(mapped_log(2, trace=None), pid=1)
+    world.pass_time(2 * HUNG_UP_S)
+    assert world.run.status == "running"
+    ended(world)
+    assert world.run.status == "ok"
 
 
 def test_a_session_is_not_over_for_being_quiet(world):

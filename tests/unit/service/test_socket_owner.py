@@ -28,15 +28,16 @@ def test_the_owner_of_a_childs_connection_is_the_child():
             accepted, _ = server.accept()
             with accepted:
                 peer_port = int(child.stdout.readline())
-                assert socket_owner.owner(peer_port, port, []) == child.pid
-                assert socket_owner.owner(peer_port, port, [os.getpid(), child.pid]) == child.pid
+                end = socket_owner.peer_end(peer_port, port)
+                assert socket_owner.holder(end, []) == child.pid
+                assert socket_owner.holder(end, [os.getpid(), child.pid]) == child.pid
                 child.stdin.close()
                 child.wait(20)
 
 
-def test_a_port_nobody_holds_has_no_owner():
+def test_a_connection_nobody_holds_has_no_end():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert socket_owner.owner(1, server.getsockname()[1], []) is None
+        assert socket_owner.peer_end(1, server.getsockname()[1]) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Who sent a request: known once, kept for its last words, and said where nobody is there any more."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from agentrund.model.otlp import Peer
+from agentrund.service.peer_finder import PeerFinder
+
+CHILD = """
+import socket, sys
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def finder(server):
+    made = PeerFinder()
+    made.port = server.getsockname()[1]
+    return made
+
+
+def find(finder: PeerFinder, *peers: Peer) -> list[Peer]:
+    async def all_of_them() -> list[Peer]:
+        return [await finder.find(peer) for peer in peers]
+
+    return asyncio.run(all_of_them())
+
+
+def test_the_last_words_of_a_process_are_still_its_own(server, finder):
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(finder.port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        accepted, address = server.accept()
+        [living] = find(finder, Peer(*address))
+        child.kill()
+        child.wait(20)
+        accepted.close()
+    [dead] = find(finder, Peer(*address))
+    assert living.identity.pid == child.pid
+    assert (dead.identity, dead.hung_up) == (living.identity, False)
+
+
+def test_a_connection_that_is_gone_already_has_hung_up(server, finder):
+    with socket.create_connection(server.getsockname()) as client:
+        accepted, address = server.accept()
+    accepted.close()
+    del client
+    assert [peer.hung_up for peer in find(finder, Peer(*address), Peer())] == [True, True]
+
+
+def test_another_hosts_connection_is_nothing_we_know_of(finder):
+    peer = Peer("192.0.2.1", 4000)
+    assert find(finder, peer) == [peer]
