@@ -5,10 +5,10 @@ STAMP  := .venv/.setup-done
 TESTS  ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo bench golden clean
+.PHONY: help setup check format test crash crash-short mutation soak demo bench golden clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## virtual environment with both distributions (editable) and the tools
 
@@ -34,6 +34,18 @@ format: $(STAMP) ## let ruff rewrite what it can
 
 test: $(STAMP) ## all tests but the slow ones; TESTS=path narrows it
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(TESTS)
+
+crash: $(STAMP) ## every fault in full (about an hour): 200 collector kills, 400 calls, 200 agent kills
+	PYTHONPATH=tests $(BIN)/python -m crash --full --jobs 2 $(ROWS)
+
+crash-short: $(STAMP) ## the same faults, a few of each
+	PYTHONPATH=tests $(BIN)/python -m crash --jobs 2 $(ROWS)
+
+mutation: $(STAMP) ## one guard switched off at a time: the harness must notice
+	PYTHONPATH=tests $(BIN)/python -m crash.mutation $(ROWS)
+
+soak: $(STAMP) ## twenty senders and steady kills for MINUTES (30), memory and descriptors watched
+	PYTHONPATH=tests $(BIN)/python -m crash.soak $(or $(MINUTES),30)
 
 demo: $(STAMP) ## the main job, shown: five agents, one of them killed and resumed
 	$(BIN)/python -m demo

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Self
 
 START_S = 30
+MAIN = os.environ.get("AGENTRUND_TEST_MAIN", "agentrund.cli.main")
+"""What is started: with ``crash.mutant`` the collector with one of its guards switched off."""
 
 
 class Daemon:
@@ -23,6 +25,7 @@ class Daemon:
         root: Path | None = None,
         env: dict[str, str] | None = None,
         wrapper: list[str] | None = None,
+        ready: bool = True,
         **settings: str,
     ) -> None:
         self.base = base
@@ -33,15 +36,21 @@ class Daemon:
         self.env = {**os.environ, "AGENTRUND_SPOOL": str(base / "spool"), "TZ": "UTC", **(env or {})}
         self.stderr = base / "stderr.txt"
         self.process: subprocess.Popen[str]
-        self.start()
+        self.start() if ready else self.launch()
 
     def start(self) -> None:
         """Start it (again); returns when it says it is recording, which is after recovery."""
+        self.launch()
+        line = self.process.stdout.readline()
+        assert "recording" in line, f"{line!r}\n{self.stderr.read_text()}"
+
+    def launch(self) -> None:
+        """Start it (again), and wait for nothing."""
         command = [
             *self.wrapper,
             sys.executable,
             "-m",
-            "agentrund.cli.main",
+            MAIN,
             "serve",
             "--root",
             str(self.root),
@@ -54,8 +63,6 @@ class Daemon:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.env, cwd=self.base
             )
-        line = self.process.stdout.readline()
-        assert "recording" in line, f"{line!r}\n{self.stderr.read_text()}"
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,101 @@
+"""Collectors with one guard switched off: the harness is worth something if it notices every one of them.
+
+``AGENTRUND_MUTANT`` names the one to make, in this process (``apply``) and in the collectors that tests start
+(``python -m crash.mutant``). ``python -m crash.mutation`` tries them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+VARIABLE: Final = "AGENTRUND_MUTANT"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``break_it`` patches the product; ``rows`` of the harness, or ``tests``, must then fail."""
+
+    about: str
+    break_it: Callable[[], None]
+    rows: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+def _no_tail_repair() -> None:
+    from agentrund.store.append_file import AppendFile
+
+    AppendFile.repair_tail = lambda self, quarantine: 0  # type: ignore[method-assign]
+
+
+def _no_deduplication() -> None:
+    from agentrund.sequencer.run import RunMachine
+
+    feed = RunMachine.feed
+
+    def twice(self: RunMachine, source_id: str, event: Any, now: float) -> Any:
+        if event.n is not None and event.n <= self.state.sources[source_id].high_water:
+            event.n = None
+        return feed(self, source_id, event, now)
+
+    RunMachine.feed = twice  # type: ignore[method-assign]
+
+
+def _no_digests() -> None:
+    from agentrund.store.intake import Intake
+
+    append = Intake.append
+
+    def forgetful(self: Intake, *args: Any, **keys: Any) -> Any:
+        self._digests.clear()
+        return append(self, *args, **keys)
+
+    Intake.append = forgetful  # type: ignore[method-assign]
+
+
+def _ack_before_write() -> None:
+    from agentrund.service.stream_session import Session
+
+    commit = Session.commit
+
+    def later(self: Session) -> None:
+        asyncio.get_running_loop().call_later(0.1, partial(commit, self))
+
+    Session.commit = later  # type: ignore[method-assign]
+
+
+def _no_ack_on_duplicates() -> None:
+    from agentrund.service.stream_session import Session
+
+    event = Session._event
+
+    def silent(self: Session, frame: Any) -> None:
+        acked = self._acked
+        event(self, frame)
+        self._acked = acked
+
+    Session._event = silent  # type: ignore[method-assign]
+
+
+MUTANTS: Final = {
+    "tail-repair": Mutant("a torn line is left where it is", _no_tail_repair, rows=("prefixes",)),
+    "de-duplication": Mutant(
+        "an event sent again is stored again", _no_deduplication, rows=("lost-answers",)
+    ),
+    "request-digests": Mutant("a request sent again is stored again", _no_digests, rows=("lost-answers",)),
+    "ack-after-write": Mutant(
+        "acknowledged before it is written", _ack_before_write, rows=("collector-kill",)
+    ),
+    "ack-on-dup": Mutant(
+        "an event sent again is not acknowledged", _no_ack_on_duplicates, rows=("lost-answers",)
+    ),
+}
+
+
+def apply(name: str | None) -> None:
+    """Break this process's product; None and "" leave it whole."""
+    if name:
+        MUTANTS[name].break_it()

@@ -1,0 +1,156 @@
+"""SIGKILL at the n-th call that changes something, for n = 1, 2, 3 … until a life of the collector passes.
+
+strace kills the collector inside the call (``inject=write:signal=KILL:when=n``, counted for each thread);
+it is started again without strace, the senders finish, and the oracle looks at what is there. Not with
+``--seccomp-bpf``: strace 6.1 was seen to inject nothing at all with it and ``-f``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from crash import oracle
+from crash.engine import Score
+from crash.ledger import read_all
+from crash.oracle import Violation
+from crash.sender import Orders, run
+from crash.world import Settled, free_port, verified, without_sockets
+from support.daemon import Daemon
+
+NAME = "nth-syscall"
+CALLS = (
+    *("write", "writev", "pwrite64", "ftruncate", "mkdir", "mkdirat", "rename", "renameat", "unlinkat"),
+    *("symlinkat", "fsync", "fdatasync", "sendto"),
+)
+EVENTS = 6
+PATIENCE_S = 60.0
+
+
+def available() -> bool:
+    """Whether strace is there."""
+    return shutil.which("strace") is not None
+
+
+def play(seed: int, most: int, *, every: bool, kept: Callable[[], Path]) -> Score:
+    """Kill at up to ``most`` points: at every one, call by call, or (``every`` False) at random ones."""
+    chance = random.Random(f"{NAME}/{seed}")
+    score = Score(NAME, seed)
+    reached: dict[str, int] = {}
+    for call, n in _each() if every else _some(chance):
+        if score.trials >= most:
+            break
+        if call in reached:
+            continue  # a life passes with fewer of them
+        died, violations = _trial(call, n, kept)
+        score.trials += died
+        score.violations += violations
+        if not died:
+            reached[call] = n - 1
+    if every:
+        score.note = ", ".join(f"{call} {n}" for call, n in reached.items() if n)
+    return score
+
+
+def _each() -> Iterator[tuple[str, int]]:
+    for n in range(1, 1 << 16):
+        yield from ((call, n) for call in CALLS)
+
+
+def _some(chance: random.Random) -> Iterator[tuple[str, int]]:
+    while True:
+        call = chance.choice(CALLS)
+        yield call, chance.randrange(1, 20 if call in ("write", "sendto") else 4)
+
+
+def _trial(call: str, n: int, kept: Callable[[], Path]) -> tuple[bool, list[Violation]]:
+    with tempfile.TemporaryDirectory(prefix="crash-") as base:
+        trial = Trial(Path(base), call, n)
+        try:
+            violations = trial.play()
+        except Exception as error:
+            violations = [Violation("play", f"{call} {n}", f"{type(error).__name__}: {error}")]
+        if violations:
+            target = kept() / f"{NAME}-{call}-{n}"
+            shutil.copytree(base, target, symlinks=True, dirs_exist_ok=True, ignore=without_sockets)
+            violations.append(Violation("kept", str(target), ""))
+    return trial.died, violations
+
+
+class Trial:
+    """One life that ends at its n-th call, and the next one that heals it."""
+
+    def __init__(self, base: Path, call: str, n: int) -> None:
+        self.base = base
+        self.died = False
+        self._wrapper = [
+            *("strace", "-f", "-qq", "-o", "/dev/null"),
+            *("-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={n}"),
+        ]
+        self._port = free_port()
+
+    def play(self) -> list[Violation]:
+        """Both lives; what is wrong after them."""
+        settings = {"otlp_grpc": f"127.0.0.1:{self._port}", "idle_timeout": "300ms"}
+        daemon = Daemon(self.base, wrapper=self._wrapper, ready=False, **settings)
+        threads = [
+            threading.Thread(target=run, args=(orders,), daemon=True) for orders in self._orders(daemon)
+        ]
+        for thread in threads:
+            thread.start()
+        self._first_life(daemon, threads)
+        daemon.wrapper = []
+        daemon.start()
+        with daemon:
+            for thread in threads:
+                thread.join(PATIENCE_S)
+                if thread.is_alive():
+                    return [Violation("play", "sender", "does not come to its end")]
+            return self._judge(daemon)
+
+    def _first_life(self, daemon: Daemon, threads: list[threading.Thread]) -> None:
+        """Until it is killed, or everything is done and it has ended in order."""
+        while any(thread.is_alive() for thread in threads):
+            threads[0].join(0.02)
+            if daemon.process.poll() is not None:
+                self.died = True
+                return
+        if Settled(daemon, PATIENCE_S).wait() is None:
+            # strace hands no signal on: the collector itself is asked to end.
+            pid = json.loads(daemon.socket.with_suffix(".json").read_text())["pid"]
+            os.kill(pid, signal.SIGTERM)
+        self.died = daemon.process.wait(PATIENCE_S) != 0
+
+    def _judge(self, daemon: Daemon) -> list[Violation]:
+        unsettled = Settled(daemon, PATIENCE_S).wait()
+        found = [] if unsettled is None else [Violation("play", "collector", unsettled)]
+        found += oracle.judge(daemon.root, read_all(self.base))
+        found += verified(daemon.root)
+        text = daemon.stderr.read_text()
+        if "Traceback" in text:
+            found.append(Violation("play", "collector's log", text[-1500:]))
+        return found
+
+    def _orders(self, daemon: Daemon) -> list[Orders]:
+        return [
+            Orders(
+                kind,
+                kind,
+                str(self.base),
+                str(self.base / "stop"),
+                str(daemon.socket),
+                daemon.settings["otlp_grpc"],
+                None,
+                0,
+                most=EVENTS,
+                largest=30_000,
+            )
+            for kind in ("stream", "otlp-logs", "otlp-spans")
+        ]
