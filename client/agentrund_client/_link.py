@@ -453,11 +453,11 @@ class Link:
     def _hear_error(self, frame: Frame) -> None:
         """Refused events are settled by acks; a refused hello decides about the connection."""
         self.refusals.append(frame)
-        if self._greeted:
-            return
         code = frame.get("code")
+        if self._greeted and code != "unknown_run":
+            return
         if code == "unknown_run" and self.hello.get("run_id") is not None:
-            # A stale AGENTRUND_RUN_ID: the run it names is gone, so this becomes a run of its own.
+            # A stale AGENTRUND_RUN_ID, or a run that was removed under us: this becomes a run of its own.
             self.hello["run_id"] = self.hello["parent"] = None
             self._disconnect(None)
             self._retry.reset()

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from support.daemon import Daemon
+from support.disks import fill, mounted
 from support.processes import Agent
 from support.raw_client import RawClient
 from support.waiting import until
@@ -25,28 +25,12 @@ def daemon(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    path = tmp_path / "disk"
-    path.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", path], check=False, capture_output=True
-    ).returncode:
-        pytest.skip("this machine does not let us mount a small disk")
-    yield path
-    subprocess.run(["umount", "-l", path], check=True)
+    with mounted(tmp_path / "disk", "size=512k") as path:
+        yield path
 
 
 def log(n: int, text: str = "x"):
     return {"n": n, "type": "log", "payload": {"level": "info", "message": text}}
-
-
-def fill(path: Path) -> Path:
-    ballast = path / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return ballast
 
 
 def descriptors(daemon: Daemon) -> int:

@@ -78,7 +78,7 @@ def running_row(state: RunState) -> Row:
         "llm_calls": totals.llm_calls,
         "tool_calls": totals.tool_calls,
         "errors": totals.errors,
-        "last_error": _fitting(summary.last_error(state), totals.last_error_seq),
+        "last_error": fitting(summary.last_error(state), totals.last_error_seq),
     }
 
 
@@ -94,7 +94,7 @@ def _text(value: object) -> str | None:
     return None if value is None else said(value)
 
 
-def _fitting(error: str | None, seq: int | None) -> str | None:
+def fitting(error: str | None, seq: int | None = None) -> str | None:
     """An error as it fits every slot: what is cut can be read at the anchor that is named."""
     if error is None or len(orjson.dumps(error)) <= _ERROR_MAX:
         return error

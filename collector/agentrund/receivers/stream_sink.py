@@ -43,7 +43,10 @@ class StreamSession(Protocol):
         """A line was refused: leave a mark in the run."""
 
     def commit(self) -> None:
-        """End of one read: store what came. Raises Unavailable where storage fails."""
+        """End of one read: store what came.
+
+        Raises Unavailable where storage fails, Rejected where a sender has to say hello again.
+        """
 
     def ack(self) -> bytes | None:
         """The acknowledgement that is due, None where there is nothing new to say."""

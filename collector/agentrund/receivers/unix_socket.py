@@ -183,7 +183,7 @@ class Connection:
             for _ in range(min(most, len(self._held))):
                 self._take_line(self._held[0])
                 self._held.popleft()
-            self._session.commit()
+            self._commit()
         except Unavailable as error:
             self._stall(error)
             return
@@ -194,6 +194,15 @@ class Connection:
         if self._held and self._open:
             self._read_off()
             self._loop.call_soon(self._take_rest)
+
+    def _commit(self) -> None:
+        while True:
+            try:
+                self._session.commit()
+            except Rejected as refusal:
+                self._send_error(refusal)  # and on with the other runs this read has brought something for
+            else:
+                return
 
     def _take_rest(self) -> None:
         if not self._open or self._stalled:

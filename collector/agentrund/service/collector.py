@@ -80,17 +80,16 @@ class Collector:
         await self.otlp.start()
         self.door = UnixSocketDoor(self.listener.socket, self.stream)
         self._tasks = [asyncio.create_task(self._run_beat()), asyncio.create_task(self._watch_spool())]
-        discovery.write(
-            discovery.Discovery(
-                pid=os.getpid(),
-                socket=str(self.listener.path),
-                otlp_grpc=self.otlp.address,
-                root=self.root.folder.path,
-                version=__version__,
-                started_at=self.started_at,
-            ),
-            self.stream.access.gid,
+        found = discovery.Discovery(
+            pid=os.getpid(),
+            socket=str(self.listener.path),
+            otlp_grpc=self.otlp.address,
+            root=self.root.folder.path,
+            version=__version__,
+            started_at=self.started_at,
         )
+        self.runs.chores.do("lock file", self.root.sign)
+        self.runs.chores.do("discovery file", partial(discovery.write, found, self.stream.access.gid))
         self._greet()
         notify.ready()
 
@@ -99,7 +98,7 @@ class Collector:
         for actor in recovered:
             for source in actor.state.live_sources():
                 if source.door == DOOR_SOCKET:
-                    self.stream.lives.watch(actor, source)
+                    self.stream.lives.watch(source)
             self.stream.lives.linger(actor)
         self.otlp.restore(recovered)
 
@@ -140,6 +139,7 @@ class Collector:
             if ticks % TICKS_PER_SYNC == 0:
                 with _survived("the rows"):
                     self.runs.refresh_rows()
+                    self.stream.requests.mend_index()
                 with _survived("syncing"):
                     self.syncing.sync(self.runs.take_unsynced())
                     self.syncing.sync_journal(self.otlp.service.dup_journal())
@@ -156,6 +156,7 @@ class Collector:
         False where a derivation was left to the next start.
         """
         notify.stopping()
+        self.runs.chores.drop("discovery file")
         discovery.remove(self.listener.path)
         for task in self._tasks:
             task.cancel()

@@ -12,6 +12,7 @@ from typing import Final
 from agentrund.finalise.finaliser import finalise
 from agentrund.formats.index import Row
 from agentrund.model.errors import Damaged, Unavailable
+from agentrund.service.chores import Refused
 from agentrund.store.run_files import RunFiles
 
 log: Final = logging.getLogger(__name__)
@@ -31,8 +32,9 @@ Done = Callable[[str, Row | None], None]
 class Finalising:
     """One worker thread; a run that changes while its files are made is done once more after that."""
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: Done, refused: Refused) -> None:
         self._done = done
+        self._refused = refused
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="finalise")
         self._running: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, RunFiles] = {}
@@ -82,7 +84,7 @@ class Finalising:
                 log.error("run %s has no derived files: %s (see `agentrund verify`)", run_id, error)  # noqa: TRY400
                 return None
             except (OSError, Unavailable) as error:
-                log.warning("run %s: derived files have to wait: %s", run_id, error)
+                self._refused(f"derived files of {run_id}", error)
             except Exception:
                 log.exception("run %s has no derived files: a bug of ours", run_id)
                 return None

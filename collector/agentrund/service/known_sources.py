@@ -6,6 +6,7 @@ to say is late, and never a resume.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 REMEMBER_S: Final = 3600.0
@@ -33,6 +34,13 @@ class KnownSources:
         """A run has ended: its sources are remembered for an hour from ``now``."""
         self._ended[run_id] = (now, sources)
 
+    def forget(self, run_id: str, sources: Iterable[str]) -> None:
+        """A run is lost: its sources have no place any more."""
+        self._ended.pop(run_id, None)
+        for source in sources:
+            if self._run_of.get(source) == run_id:
+                del self._run_of[source]
+
     def reopened(self, run_id: str) -> None:
         """A run has been resumed: its sources stay."""
         self._ended.pop(run_id, None)
@@ -42,7 +50,4 @@ class KnownSources:
         for run_id, (ended, sources) in list(self._ended.items()):
             if now - ended <= REMEMBER_S:
                 break  # in the order of their ends
-            del self._ended[run_id]
-            for source in sources:
-                if self._run_of.get(source) == run_id:
-                    del self._run_of[source]
+            self.forget(run_id, sources)

@@ -66,13 +66,13 @@ class Lives:
 
     # -- watching ---------------------------------------------------------------------------------
 
-    def watch(self, actor: RunActor, source: SourceState, pidfd: int | None = None) -> None:
+    def watch(self, source: SourceState, pidfd: int | None = None) -> None:
         """Watch over a source: by its process where that can be seen, else by its silence."""
         identity = source.identity
         if self._watching.get(source.id) == identity:
             close_fd(pidfd)
             return
-        gone = partial(self._process_gone, actor.run_id, source.id, identity)
+        gone = partial(self._process_gone, source.id, identity)
         if not identity.is_watchable:
             self._watch_unnamed(source, gone, pidfd)
             return
@@ -131,9 +131,12 @@ class Lives:
 
     # -- ends -------------------------------------------------------------------------------------
 
-    def _process_gone(self, run_id: str, source: str, identity: Identity, cause: str) -> None:
+    def _process_gone(self, source: str, identity: Identity, cause: str) -> None:
         if self._watching.get(source) != identity:
             return  # another process has taken the source over
+        run_id = self._runs.known.run_of(source)  # now: the run it came to may be lost, and it in another
+        if run_id is None:
+            return
         if self.spool is not None and self.spool.holds(source):
             # It had written something down, perhaps its end: that comes before the verdict.
             task = asyncio.get_running_loop().create_task(self._last_words(self.spool, run_id, source, cause))

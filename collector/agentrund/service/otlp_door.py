@@ -37,7 +37,7 @@ class OtlpDoor:
     def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget) -> None:
         self._settings = settings
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
-        folder = runs.root.state.make(layout.INTAKE)
+        folder = partial(runs.root.state_folder, layout.INTAKE)
         intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
         self._runner = OtlpRunner(runs, watch, intake)
         self._finder = PeerFinder()

@@ -47,6 +47,7 @@ class OtlpRunner:
         self._commands: deque[Command] = deque()
         self._run_of: OrderedDict[RunKey, str] = OrderedDict()
         self._touched: dict[str, RunActor] = {}
+        self._fed: dict[str, list[Feed]] = {}
         self._done: list[int] = []
         self._boot_id = boot_id()
         self._watching: set[tuple[int | None, int | None]] = set()
@@ -74,11 +75,14 @@ class OtlpRunner:
             for _ in range(min(limit, len(self._commands))):
                 self._next()
         except Unavailable as error:
-            log.debug("OTLP commands wait: %s", error)
+            self._runs.trouble.refused("OTLP data", error)
         for run_id, actor in list(self._touched.items()):
-            with suppress(Unavailable):  # it waits; the others need not
+            with suppress(Unavailable, RunUnusable):  # it waits; the others need not
                 self._runs.commit(actor)
                 del self._touched[run_id]
+                self._fed.pop(run_id, None)
+        if self._take_back():
+            return True
         if self._touched:
             return False
         try:
@@ -86,9 +90,17 @@ class OtlpRunner:
                 self._intake.done(self._done[0])
                 self._done.pop(0)
         except Unavailable as error:
-            log.debug("OTLP requests cannot be settled now: %s", error)
+            self._runs.trouble.refused("OTLP requests done", error)
             return False
         return True
+
+    def _take_back(self) -> bool:
+        """What was fed to a run that is lost now, and not stored, is fed again; whether there was any."""
+        lost = [run_id for run_id in self._touched if self._runs.is_lost(run_id)]
+        for run_id in lost:
+            del self._touched[run_id]
+            self._commands.extendleft(reversed(self._fed.pop(run_id, [])))
+        return bool(lost)
 
     def _next(self) -> None:
         command = self._commands.popleft()
@@ -97,6 +109,12 @@ class OtlpRunner:
         except Unavailable:
             self._commands.appendleft(command)
             raise
+        except RunUnusable as error:
+            if isinstance(command, Feed | OpenRun):
+                self._commands.appendleft(command)  # its run was lost just now: it goes into a new one
+                self._take_back()
+            else:
+                log.info("%s of OTLP has nobody to go to: %s", type(command).__name__, error.message)
         except Exception:
             # A bug of ours must not stand in the way of everybody else's commands.
             log.exception("%s was not performed: a bug of ours", type(command).__name__)
@@ -125,11 +143,18 @@ class OtlpRunner:
         except RunUnusable as error:
             # What comes late for a run that is gone or damaged is kept in one of its own.
             log.error("%s; its late items go into a new run", error.message)  # noqa: TRY400
-            who = Arrival(command.source, door=DOOR_OTLP, metadata={"run_key": str(command.key)})
-            actor = self._runs.open(who, None)
+            actor = self._runs.open(self._stray(command), None)
             self._run_of[command.key] = actor.run_id
             self._touched[actor.run_id] = actor
+        if command.source not in actor.state.sources:
+            actor.arrive(self._stray(command))
+        self._fed.setdefault(actor.run_id, []).append(command)
         actor.feed(command.source, command.event)
+
+    @staticmethod
+    def _stray(command: Feed) -> Arrival:
+        """A source whose own arrival went into a run that is gone."""
+        return Arrival(command.source, door=DOOR_OTLP, metadata={"run_key": str(command.key)})
 
     def _actor(self, key: RunKey) -> RunActor:
         """The run of a key. Raises RunUnusable where it is gone."""

@@ -43,9 +43,9 @@ class Recovery:
             try:
                 actor = self._runs.bring_back(run_id)
             except RunUnusable as error:
-                log.error("run %s stays as it is: %s", run_id, error.message)  # noqa: TRY400
+                self._runs.give_up(run_id, error)
             except (Unavailable, OSError) as error:
-                log.warning("run %s has to wait: %s", run_id, error)
+                self._runs.trouble.refused(f"run {run_id}", error)
                 self._waiting.append(run_id)
             else:
                 if actor is not None:
@@ -62,7 +62,7 @@ class Recovery:
             try:
                 runs.index.put(row)
             except OSError as error:
-                log.warning("index row of %s: %s", row["run_id"], error)
+                runs.trouble.refused(f"index row of {row['run_id']}", error)
 
     def _look_at_recent(self) -> None:
         since = self._runs.clock.now() - REMEMBER_S

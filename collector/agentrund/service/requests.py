@@ -52,6 +52,25 @@ class Requests:
     def _progress(session: Session, what: str, done: int, total: int) -> None:
         session.reply({"op": "progress", "what": what, "done": done, "total": total})
 
+    def mend_index(self) -> None:
+        """Bring back the rows of an index that was cut or removed under us, if it was."""
+        index = self._runs.index
+        if index.harmed:
+            index.harmed = False
+            task = asyncio.get_running_loop().create_task(self._mended())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _mended(self) -> None:
+        try:
+            async with self._one_at_a_time:
+                await self._reindex(lambda _done, _total: None)
+        except (AgentrundError, OSError) as error:
+            self._runs.index.harmed = True
+            self._runs.trouble.refused("the index", error)
+        else:
+            log.info("index.jsonl is whole again")
+
     async def _answered(self, session: Session, what: str, work: Coroutine[None, None, None]) -> None:
         try:
             async with self._one_at_a_time:

@@ -7,6 +7,7 @@ one call, acknowledged; agent.logs is rendered in short batches after that.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
@@ -14,7 +15,7 @@ from typing import Final, Protocol
 from agentrund.formats import trace_jsonl
 from agentrund.formats.agent_logs import LogRenderer
 from agentrund.formats.spill import spill
-from agentrund.model.errors import Unavailable
+from agentrund.model.errors import Damaged, RunUnusable, Unavailable
 from agentrund.model.event import Event, Json, Record
 from agentrund.model.run_state import Change, RunState
 from agentrund.model.source import Arrival
@@ -54,6 +55,12 @@ class RunObserver(Protocol):
     def run_changed(self, actor: RunActor, change: str) -> None:
         """An attempt was opened, ended or crashed, or a late event came."""
 
+    def run_lost(self, actor: RunActor, why: RunUnusable) -> None:
+        """Its folder or trace was removed or changed by somebody else: nothing more can be written."""
+
+    def logs_lag(self, actor: RunActor, error: Exception) -> None:
+        """The transcript could not be written: ``render_logs`` is to be tried again."""
+
 
 class RunActor:
     """The single writer of one run."""
@@ -67,10 +74,13 @@ class RunActor:
         self._blob_max = blob_max_bytes
         self._observer = observer
         self._renderer = LogRenderer()
+        self._queued: list[Step] = []
         self._unrendered: list[Step] = []
         self._changes: list[str] = []
         self._logs_due: asyncio.TimerHandle | None = None
         self._settling = False
+        self._logs_lost = False
+        self._remaking: asyncio.Task[None] | None = None
 
     @property
     def run_id(self) -> str:
@@ -92,14 +102,21 @@ class RunActor:
         torn = self.files.repair(quarantine)
         if torn:
             log.warning("run %s: %d bytes of a torn line moved to quarantine", self.run_id, torn)
+        if not self.files.trace.size:
+            return  # a transcript that is there is all there is
         for _ in self.files.settle_logs(rendered(self.files, self.state, self._renderer)):
             pass
 
     async def settle_logs(self) -> None:
-        """Make agent.logs again from the trace, a piece at a time; what comes meanwhile is appended after."""
-        self.render_logs()
+        """Make agent.logs again from the trace, a piece at a time; what comes meanwhile is appended after.
+
+        Raises OSError, Unavailable, Damaged.
+        """
         self._settling = True
         try:
+            for step in self._unrendered:  # in the trace already, so made again with the rest
+                self._renderer.render(step.record, step.change, self.state)
+            self._unrendered.clear()
             again = rendered(self.files, RunState(self.run_id), LogRenderer(), self.files.trace.size)
             for _ in self.files.settle_logs(again):
                 await asyncio.sleep(0)
@@ -115,13 +132,17 @@ class RunActor:
         self._perform(self.machine.arrive(who, self._clock.now()))
 
     def feed(self, source: str, event: Event) -> None:
-        """An event of a source. Raises Unavailable, with nothing changed, where a blob cannot be stored."""
+        """An event of a source. Raises, with nothing changed, where a blob cannot be stored.
+
+        Unavailable where the disk refuses, RunUnusable where the run's folder is gone.
+        """
         raw = event.raw
         # A string is never longer than the JSON it came in: most payloads need no look inside.
         if raw is None or len(raw) > self._blob_max:
             payload = self._fit(event.payload)
             if payload != event.payload:
-                event.payload, event.raw = payload, None
+                # A copy: should this run be lost, the event as it came goes into another.
+                event = dataclasses.replace(event, payload=payload, raw=None)
         self._perform(self.machine.feed(source, event, self._clock.now()))
 
     def refuse(self, source: str, code: str, message: str, n: int | None) -> None:
@@ -153,6 +174,10 @@ class RunActor:
         """A payload as it may reach the disk: long strings in blobs. Redaction belongs before this line."""
         try:
             return spill(payload, self._blob_max, self.files.blobs.put)
+        except FileNotFoundError as error:
+            gone = RunUnusable(f"run {self.run_id} is gone", hint="its folder was removed")
+            self._observer.run_lost(self, gone)
+            raise gone from error
         except OSError as error:
             raise Unavailable(
                 f"cannot write a blob of {self.run_id}: {error.strerror}",
@@ -164,7 +189,7 @@ class RunActor:
     def _perform(self, steps: list[Step]) -> None:
         for step in steps:
             self.files.trace.add(self._line(step.record))
-            self._unrendered.append(step)
+            self._queued.append(step)
             if step.change is not None:
                 self._changes.append(step.change)
 
@@ -178,8 +203,17 @@ class RunActor:
             return trace_jsonl.encode(record)
 
     def commit(self) -> None:
-        """Write what is queued; what is acknowledged after this survives us. Raises Unavailable."""
-        self.files.commit()
+        """Write what is queued; what is acknowledged after this survives us.
+
+        Raises Unavailable, or RunUnusable where the trace was removed or changed by somebody else.
+        """
+        try:
+            self.files.commit()
+        except RunUnusable as error:
+            self._observer.run_lost(self, error)
+            raise
+        self._unrendered += self._queued
+        self._queued.clear()
         if self._changes:
             self._announce()
         if self._unrendered and self._logs_due is None:
@@ -198,13 +232,15 @@ class RunActor:
         if self._unrendered and not self._settling:
             self._logs_due = asyncio.get_running_loop().call_later(0, self._render_due)
 
-    def render_logs(self) -> None:
-        """Bring agent.logs up to the trace."""
-        self._render(len(self._unrendered))
+    def render_logs(self) -> bool:
+        """Bring agent.logs up to the trace; False where that has to wait."""
+        return self._render(len(self._unrendered))
 
-    def _render(self, count: int) -> None:
+    def _render(self, count: int) -> bool:
         if self._settling:
-            return
+            return False
+        if self._logs_lost:
+            return self._remake_logs()
         steps, self._unrendered = self._unrendered[:count], self._unrendered[count:]
         render, state = self._renderer.render, self.state
         logs = self.files.logs
@@ -213,13 +249,48 @@ class RunActor:
         try:
             logs.commit()
         except Unavailable as error:
-            # The trace has it all; what is queued goes out with the next batch.
-            log.warning("run %s: agent.logs lags: %s", self.run_id, error.message)
+            # The trace has it all; what is queued goes out at the next try.
+            self._observer.logs_lag(self, error)
+            return False
+        except RunUnusable as error:
+            log.warning("%s; it is made again from the trace", error.message)
+            return self._remake_logs()
+        return True
 
-    def close(self) -> None:
-        """Complete the transcript and close the files."""
+    def _remake_logs(self) -> bool:
+        """Somebody has removed or changed agent.logs: the trace has it all. False until it is there again."""
+        self._logs_lost = True
+        if self._remaking is None:
+            self._remaking = asyncio.get_running_loop().create_task(self._remade())
+        return False
+
+    async def _remade(self) -> None:
+        try:
+            await self.settle_logs()
+        except (OSError, Unavailable) as error:
+            self._observer.logs_lag(self, error)
+            return
+        except (Damaged, RunUnusable) as error:
+            log.error("run %s: agent.logs cannot be made again: %s", self.run_id, error)  # noqa: TRY400
+        finally:
+            self._remaking = None
+        self._logs_lost = False
+        self.render_logs()
+
+    def _cancel_render(self) -> None:
         if self._logs_due is not None:
             self._logs_due.cancel()
             self._logs_due = None
+
+    def abandon(self) -> None:
+        """The trace is lost: forget what is queued, and close the files."""
+        self._cancel_render()
+        self._queued.clear()
+        self._unrendered.clear()
+        self.files.abandon()
+
+    def close(self) -> None:
+        """Complete the transcript and close the files."""
+        self._cancel_render()
         self.render_logs()
         self.files.close()

@@ -16,13 +16,16 @@ from agentrund.formats import index as index_rows
 from agentrund.formats import layout, meta
 from agentrund.model.errors import Damaged, Rejected, RunUnusable, Unavailable
 from agentrund.model.ids import created_at, is_run_id, run_id_at
-from agentrund.model.run_state import RUNNING, Change, RunState
+from agentrund.model.run_state import CRASHED, RUNNING, Change, RunState
 from agentrund.model.source import Arrival
+from agentrund.service import maintenance
 from agentrund.service.chores import Chores
 from agentrund.service.clock import Clock
 from agentrund.service.finalising import Finalising
 from agentrund.service.known_sources import KnownSources
+from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
+from agentrund.service.storage_trouble import StorageTrouble
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
 from agentrund.store.run_files import RunFiles
@@ -31,7 +34,6 @@ log: Final = logging.getLogger(__name__)
 
 _ID_BASES: Final = 0x8000
 """Ids of one second start at a random number below this, and count up from there."""
-_WARN_EVERY_S: Final = 60.0
 _ROWS_AT_ONCE: Final = 200
 
 
@@ -49,22 +51,23 @@ class Runs:
         self.root = root
         self.index = index
         self.clock = clock
-        self.chores = Chores()
+        self.trouble = StorageTrouble(clock, lambda: bool(self._blocked or self._lagging or len(self.chores)))
+        self.chores = Chores(self.trouble.refused)
         self.known = KnownSources()
-        self.finalising = Finalising(self._finalised)
+        self.finalising = Finalising(self._finalised, self.trouble.refused)
         self.in_use: Callable[[RunActor], bool] = lambda _actor: False
         self._blob_max = blob_max_bytes
         self._randbelow = randbelow
         self._actors: dict[str, RunActor] = {}
         self._sessions: dict[str, str] = {}
         self._blocked: set[RunActor] = set()
+        self._lagging: set[RunActor] = set()
+        self._lost = LostRuns()
         self._apart: set[str] = set()
         self._grown: dict[str, None] = {}
         self._unsynced: dict[str, RunFiles] = {}
         self._last_second = 0
         self._last_number = 0
-        self._warned_at: float | None = None
-        self.last_error: str | None = None
         newest = root.run_ids()[-1:]
         if newest:
             # Also after a restart within the same second ids sort in the order of creation.
@@ -86,7 +89,11 @@ class Runs:
         return len(self._blocked)
 
     def actor(self, run_id: str) -> RunActor:
-        """The actor of a run, replayed from its trace where it is not at hand. Raises Unavailable."""
+        """The actor of a run, replayed from its trace where it is not at hand.
+
+        Raises Unavailable, RunUnusable.
+        """
+        self._lost.check(run_id)
         actor = self._actors.get(run_id)
         if actor is None:
             actor = self._load(run_id)
@@ -117,7 +124,7 @@ class Runs:
         if known is not None and (known in self._actors or self.root.has_run(known)):
             return known
         if run_id is not None:
-            if not self.root.has_run(run_id):
+            if run_id in self._lost or not self.root.has_run(run_id):
                 raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
             return run_id
         theirs = None if parent is None else self._actors.get(self.known.run_of(parent) or "")
@@ -127,7 +134,8 @@ class Runs:
 
     def session_target(self, session_id: str) -> str | None:
         """The run of a session, open or ended."""
-        return self._sessions.get(session_id) or self.root.session_run(session_id)
+        run_id = self._sessions.get(session_id) or self.root.session_run(session_id)
+        return None if run_id is not None and run_id in self._lost else run_id
 
     # -- arrivals ---------------------------------------------------------------------------------
 
@@ -145,7 +153,10 @@ class Runs:
             return actor  # its attempt has ended within the hour: whatever it says is late
         self._arrive(actor, who)
         self.known.add(who.source, actor.run_id)
-        self.commit(actor)
+        try:
+            self.commit(actor)
+        except RunUnusable:
+            return self.place(who, None)
         return actor
 
     def open(self, who: Arrival, target: str | None) -> RunActor:
@@ -169,6 +180,7 @@ class Runs:
     def _arrive(self, actor: RunActor, who: Arrival) -> None:
         """Raises Unavailable, with nothing left behind of a run that was new, where the disk refuses."""
         state = actor.state
+        self._lost.explain(who)
         try:
             if state.attempt is not None and not state.is_open:
                 # Before the resume itself: an open run is found again by its row, whatever happens between.
@@ -228,12 +240,15 @@ class Runs:
     # -- storing ----------------------------------------------------------------------------------
 
     def commit(self, actor: RunActor) -> None:
-        """Write what a run has queued. Raises Unavailable; it is then tried again by ``retry``."""
+        """Write what a run has queued. Raises Unavailable; it is then tried again by ``retry``.
+
+        Raises RunUnusable where the run was lost; it is gone from here then.
+        """
         try:
             actor.commit()
         except Unavailable as error:
             self._blocked.add(actor)
-            self._warn(error)
+            self.trouble.refused(f"trace of {actor.run_id}", error)
             raise
         self._blocked.discard(actor)
         if actor.files.unsynced:
@@ -259,21 +274,75 @@ class Runs:
         """As ``commit``, for what nobody waits for: a failure is left to ``retry``."""
         try:
             self.commit(actor)
-        except Unavailable:
+        except (Unavailable, RunUnusable):
             return
 
     def retry(self) -> None:
         """Try again what storage refused."""
         for actor in list(self._blocked):
             self.commit_quietly(actor)
+        for actor in list(self._lagging):
+            if actor.render_logs():
+                self._lagging.discard(actor)
+                self.release(actor.run_id)
         self.chores.retry()
+        self.trouble.look()
 
-    def _warn(self, error: Unavailable) -> None:
-        self.last_error = error.message
-        now = self.clock.monotonic()
-        if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
-            self._warned_at = now
-            log.warning("storage refuses: %s; senders wait (said once a minute)", error.message)
+    def logs_lag(self, actor: RunActor, error: Exception) -> None:
+        """A transcript could not be written."""
+        self._lagging.add(actor)
+        self.trouble.refused(f"agent.logs of {actor.run_id}", error)
+
+    # -- runs that are lost -----------------------------------------------------------------------
+
+    def run_lost(self, actor: RunActor, why: RunUnusable) -> None:
+        """Its trace was removed or changed under us: what is left is closed, what comes has a new run."""
+        run_id, sources = actor.run_id, list(actor.state.sources)
+        log.error("%s; what comes goes into a new run", why.message)
+        self._lost.add(run_id, sources, why)
+        self.known.forget(run_id, sources)
+        self._actors.pop(run_id, None)
+        self._blocked.discard(actor)
+        self._lagging.discard(actor)
+        if self._sessions.get(actor.state.session_id or "") == run_id:
+            del self._sessions[actor.state.session_id or ""]
+        actor.abandon()
+        self.chores.do(f"end of {run_id}", partial(self._end_lost, run_id, why))
+
+    def _end_lost(self, run_id: str, why: RunUnusable) -> None:
+        """What is left of a lost run ends here, as it would at the next start."""
+        if not self.root.has_run(run_id):
+            self.index.blank(run_id)
+            return
+        try:
+            actor = self._load(run_id)
+        except RunUnusable as error:
+            self.give_up(run_id, error)
+            return
+        if actor.state.attempt is None:
+            actor.close()
+            self.index.blank(run_id)
+            return
+        self._actors[run_id] = actor
+        if not actor.state.is_open:
+            self.derive_again(actor)
+            return
+        for source in list(actor.state.live_sources()):
+            actor.leave(source.id, why.message)
+        actor.finish(None, why.message)  # where nobody was left in it
+        self.commit(actor)
+
+    def is_lost(self, run_id: str) -> bool:
+        """Whether a run's trace was removed or changed under us."""
+        return run_id in self._lost
+
+    def give_up(self, run_id: str, why: RunUnusable) -> None:
+        """A run that cannot be gone on with is not running any more. Raises OSError."""
+        log.error("run %s stays as it is: %s", run_id, why.message)
+        for row in maintenance.rows(self.root, [run_id]):
+            self.index.put(row | {"status": CRASHED, "last_error": index_rows.fitting(why.message)})
+            return
+        self.index.blank(run_id)
 
     # -- what follows -----------------------------------------------------------------------------
 
@@ -339,9 +408,9 @@ class Runs:
     def release(self, run_id: str) -> None:
         """Let go of an ended run that nobody is connected to; it comes back from its trace if it must."""
         actor = self._actors.get(run_id)
-        if actor is None or actor.state.is_open or actor in self._blocked:
+        if actor is None or actor.state.is_open or actor in self._blocked or actor in self._lagging:
             return
-        if not self.finalising.busy(run_id) and not self.in_use(actor):
+        if not self.finalising.busy(run_id) and (run_id in self._lost or not self.in_use(actor)):
             del self._actors[run_id]
             actor.close()
 
@@ -354,6 +423,8 @@ class Runs:
             files = self.root.run(run_id)
         except FileNotFoundError as error:
             raise RunUnusable(f"run {run_id} is gone", hint="its folder was removed") from error
+        except Unavailable as error:
+            raise RunUnusable(f"run {run_id}: {error.message}", hint=error.hint) from error
         except OSError as error:
             raise Unavailable(
                 f"cannot open run {run_id}: {error.strerror}", hint="look at its folder"

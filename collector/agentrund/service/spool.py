@@ -170,8 +170,8 @@ class SpoolIntake:
         try:
             read = await self._read(fd, uid, cause)
         except Rejected as error:
-            if error.code == "not_allowed":
-                raise  # somebody living uses the source: the file waits until that is over
+            if error.code in ("not_allowed", "unknown_run"):
+                raise  # somebody living uses the source, or its run was lost just now: the file waits
             kept = os.pread(fd, QUARANTINED, 0)
             self._service.runs.root.quarantine("spool", path.name[:200], kept)
             log.warning("spool file %r is refused: %s; moved to quarantine", path.name, error.message)

@@ -41,7 +41,8 @@ def status(collector: Collector) -> Json:
         "memory": collector.memory.status(),
         "finalising": len(runs.finalising),
         "waiting_for_storage": runs.blocked,
+        "storage_trouble": runs.trouble.status(),
         "slow_lines": SlowLines.count,
         "disk_free_bytes": disk.f_bavail * disk.f_frsize,
-        "last_error": runs.last_error,
+        "last_error": runs.trouble.last_error,
     }

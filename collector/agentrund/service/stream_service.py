@@ -117,7 +117,7 @@ class StreamService:
         self._sessions.setdefault(who.source, set()).add(session)
         state = actor.state.sources[who.source]
         if state.left is None and actor.state.is_open and not orphan:
-            self.lives.watch(actor, state, session.take_pidfd())
+            self.lives.watch(state, session.take_pidfd())
         return Seat(who.source, actor.run_id, orphan=orphan)
 
     def _take_over(self, session: Session, who: Arrival, run_id: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentrund.formats.trace_jsonl import dump_payload
-from agentrund.model.errors import Rejected, RunUnusable
+from agentrund.model.errors import Rejected, RunUnusable, Unavailable
 from agentrund.model.event import Json
 from agentrund.model.source import Arrival, Identity
 from agentrund.receivers.decode.jsonl import (
@@ -87,12 +87,18 @@ class Session:
     def frame(self, frame: Frame) -> None:
         """Take one frame. Raises Rejected or Unavailable."""
         self._spoke = True
-        if isinstance(frame, EventFrame):
-            self._event(frame)
-        elif isinstance(frame, Hello):
-            self._hello(frame)
-        else:
-            self._take_control(frame)
+        try:
+            if isinstance(frame, EventFrame):
+                self._event(frame)
+            elif isinstance(frame, Hello):
+                self._hello(frame)
+            else:
+                self._take_control(frame)
+        except RunUnusable as error:
+            raise self._run_lost(error) from error
+        except Unavailable as error:
+            self._service.runs.trouble.refused("what came over the socket", error)
+            raise
 
     def _event(self, frame: EventFrame) -> None:
         seat = self._seat or self._implicit_seat(frame)
@@ -251,15 +257,28 @@ class Session:
         self._touched[seat.run_id] = actor
         return actor
 
+    def _run_lost(self, error: RunUnusable) -> Rejected:
+        """A run was lost under us: who sat in it says hello again, and sends what was not acknowledged."""
+        is_lost = self._service.runs.is_lost
+        if self._seat is not None and is_lost(self._seat.run_id):
+            self._leave_seat()
+            self._refused_hello = True
+        self._implicit = {key: seat for key, seat in self._implicit.items() if not is_lost(seat.run_id)}
+        self._touched = {run_id: actor for run_id, actor in self._touched.items() if not is_lost(run_id)}
+        return Rejected("unknown_run", error.message)
+
     def commit(self) -> None:
-        """Store what this read brought. Raises Unavailable."""
+        """Store what this read brought. Raises Unavailable, and Rejected where a run was lost."""
         if self._unnumbered:
             self._mark_unnumbered()
         if self._spoke and self._seat is not None:
             self._service.lives.heard(self._seat.source)
         self._spoke = False
-        for actor in self._touched.values():
-            self._service.runs.commit(actor)
+        try:
+            for actor in self._touched.values():
+                self._service.runs.commit(actor)
+        except RunUnusable as error:
+            raise self._run_lost(error) from error
         self._touched.clear()
 
     def ack(self) -> bytes | None:

@@ -27,15 +27,18 @@ class BlobStore:
         self._unsynced: list[str] = []
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` unless it is there; returns ``blobs/<digits>.txt``. Raises OSError."""
+        """Store ``data`` unless it is there; returns ``blobs/<digits>.txt``.
+
+        Raises OSError; FileNotFoundError where the run's folder is gone.
+        """
         digest = sha1(data, usedforsecurity=False).hexdigest()
-        name = self._known.get(digest)
-        if name is None:
-            with self._folder() as run, run.make(layout.BLOBS) as blobs:
+        with self._folder() as run, run.make(layout.BLOBS) as blobs:
+            name = self._known.get(digest)
+            if name is None or not blobs.has(name, len(data)):  # a known one may have been removed since
                 name = self._place(blobs, digest, data)
-            self._known[digest] = name
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+        self._known[digest] = name
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
         return f"{layout.BLOBS}/{name}"
 
     def _place(self, blobs: Folder, digest: str, data: bytes) -> str:

@@ -118,9 +118,24 @@ class Folder:
             hint="look who put it there, then remove it",
         )
 
-    def open_append(self, name: str) -> int:
-        """Open a file for appending and reading, made where it is missing."""
-        return self.open_file(name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    def open_append(self, name: str, *, new: bool = True) -> int:
+        """Open a file for appending and reading; with ``new`` it is made where it is missing."""
+        return self.open_file(name, os.O_RDWR | os.O_APPEND | (os.O_CREAT if new else 0))
+
+    def has(self, name: str, size: int) -> bool:
+        """Whether there is something of that name and size."""
+        try:
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size == size
+        except OSError:
+            return False
+
+    def size(self, name: str) -> int:
+        """Bytes of a plain file. Raises FileNotFoundError, or Unavailable where it is something else."""
+        fd = self.open_file(name, os.O_RDONLY)
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
 
     def read(self, name: str) -> bytes:
         """A whole file. Raises FileNotFoundError."""

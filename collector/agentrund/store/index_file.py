@@ -34,6 +34,8 @@ class IndexFile:
         self._end = os.fstat(self._fd).st_size
         self._slots: dict[str, Slot] = {}
         self._held: dict[str, Json | None] | None = None
+        self.harmed = False
+        """Rows may be missing: somebody has cut or removed the file under us."""
         self._cut_torn_tail()
 
     def _cut_torn_tail(self) -> None:
@@ -158,7 +160,8 @@ class IndexFile:
         info = os.fstat(self._fd)
         if info.st_nlink and info.st_size >= self._end:
             return
-        log.warning("index.jsonl was cut or removed under us: `agentrund reindex` makes it whole again")
+        log.warning("index.jsonl was cut or removed under us: it is made again from the traces")
+        self.harmed = True
         os.close(self._fd)
         self._fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
         self._end = os.fstat(self._fd).st_size

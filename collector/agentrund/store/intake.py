@@ -13,10 +13,11 @@ Must not know what is in a body.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -39,6 +40,8 @@ SEGMENT_BYTES: Final = 64 << 20
 
 _SUFFIX: Final = ".intake"
 
+log: Final = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class _Segment:
@@ -46,6 +49,8 @@ class _Segment:
 
     first: int
     size: int = 0
+    closed: bool = False
+    """Nothing more is appended: it is full, or not what we left."""
     newest: float = 0.0
     undone: set[int] = field(default_factory=set)
 
@@ -65,13 +70,20 @@ class _Place(NamedTuple):
 class Intake:
     """The journal in ``folder``, which it owns, opened at ``now``. Opening repairs what a kill has torn.
 
-    ``quarantine`` gets the bytes that are cut off, with the name of their segment.
+    ``folder`` opens it, made where it is missing. ``quarantine`` gets the bytes that are cut off, with the
+    name of their segment; where it cannot keep them nothing is cut, and nothing more is appended there.
     """
 
     def __init__(
-        self, folder: Folder, quarantine: Quarantine, now: float, segment_bytes: int = SEGMENT_BYTES
+        self,
+        folder: Callable[[], Folder],
+        quarantine: Quarantine,
+        now: float,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        self._folder = folder
+        self._open_folder = folder
+        self._folder = folder()
+        self._torn = False
         self._quarantine = quarantine
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []
@@ -81,9 +93,9 @@ class Intake:
         self._fd = -1
         self.undone_bytes = 0
         for name in sorted(
-            n for n in folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
+            n for n in self._folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
         ):
-            self._load(_Segment(int(name.removesuffix(_SUFFIX))), now)
+            self._load_safely(_Segment(int(name.removesuffix(_SUFFIX))), now)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -167,9 +179,17 @@ class Intake:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _load(self, segment: _Segment, now: float) -> None:
+    def _load_safely(self, segment: _Segment, now: float) -> None:
+        """One bad segment costs nobody else: it stays as it is, and is said."""
         self._segments.append(segment)
         self._last_rq = max(self._last_rq, segment.first - 1)
+        try:
+            self._load(segment, now)
+        except (OSError, Unavailable) as error:
+            segment.closed = True
+            log.error("intake segment %s stays as it is: %s", segment.name, error)  # noqa: TRY400
+
+    def _load(self, segment: _Segment, now: float) -> None:
         good = 0
         try:
             for placed in intake_record.read(self._mapped(segment), self._path(segment)):
@@ -181,7 +201,8 @@ class Intake:
                 else:
                     self._settle(record.rq)
         except Damaged as damage:
-            good = damage.offset
+            segment.size = good = damage.offset
+            log.warning("intake segment %s: what follows byte %d goes to quarantine", segment.name, good)
             self._cut(segment, good)
         segment.size = good
 
@@ -235,7 +256,7 @@ class Intake:
     def _write(self, head: bytes, body: bytes, *, first: int) -> _Segment:
         segment = self._current(first)
         try:
-            fd = self._file(segment)
+            segment, fd = self._untouched(segment)
             try:
                 if segment.size == 0:
                     write_all(fd, MAGIC)
@@ -244,8 +265,8 @@ class Intake:
                 if written < len(head) + len(body):
                     write_all(fd, (head + body)[written:])
             except OSError:
-                with suppress(OSError):
-                    os.ftruncate(fd, segment.size)
+                self._torn = True
+                self._cut_back(fd, segment)
                 raise
         except OSError as error:
             raise Unavailable(
@@ -255,19 +276,45 @@ class Intake:
         return segment
 
     def _current(self, first: int) -> _Segment:
-        """The segment to append to; a new one where there is none or the last is full."""
-        if self._segments and self._segments[-1].size < self._segment_bytes:
-            return self._segments[-1]
+        """The segment to append to; a new one where there is none or the last is closed."""
+        last = self._segments[-1] if self._segments else None
+        if last is not None and not last.closed and last.size < self._segment_bytes:
+            return last
         self._close_file()
-        if self._segments:
-            first = max(first, self._segments[-1].first + 1)
+        if last is not None:
+            last.closed = True
+            first = max(first, last.first + 1)
         segment = _Segment(first)
         self._segments.append(segment)
         return segment
 
+    def _untouched(self, segment: _Segment) -> tuple[_Segment, int]:
+        """The segment's file, ending where we left it; another segment where somebody has changed it."""
+        fd = self._file(segment)
+        if self._torn:
+            self._cut_back(fd, segment)
+        found = os.fstat(fd)
+        if found.st_nlink and found.st_size == segment.size:
+            return segment, fd
+        log.warning("intake segment %s was removed or changed under us: a new one follows", segment.name)
+        segment.closed = True
+        segment = self._current(segment.first + 1)
+        return segment, self._file(segment)
+
+    def _cut_back(self, fd: int, segment: _Segment) -> None:
+        """Take back what a failed write has left."""
+        if os.fstat(fd).st_size > segment.size:
+            os.ftruncate(fd, segment.size)
+        self._torn = False
+
     def _file(self, segment: _Segment) -> int:
         if self._fd < 0:
-            self._fd = self._folder.open_append(segment.name)
+            try:
+                self._fd = self._folder.open_append(segment.name)
+            except FileNotFoundError:  # the folder was removed
+                self._folder.close()
+                self._folder = self._open_folder()
+                self._fd = self._folder.open_append(segment.name)
         return self._fd
 
     def _close_file(self) -> None:

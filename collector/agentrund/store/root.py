@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.ids import is_run_id, link_name
-from agentrund.store.folder import PRIVATE, SHARED, Folder
+from agentrund.store.folder import PRIVATE, SHARED, Folder, write_all
 from agentrund.store.lock import RootLock
 from agentrund.store.open_files import OpenFiles
 from agentrund.store.run_files import RunFiles
@@ -20,6 +20,8 @@ log: Final = logging.getLogger(__name__)
 
 _QUARANTINE_MAX: Final = 64 << 20
 """Bytes kept of one cut: the longest line there is."""
+QUARANTINES: Final = 1000
+"""Cuts kept of one file; that many mean that something cuts it again and again."""
 
 
 class Root:
@@ -49,7 +51,7 @@ class Root:
         try:
             folder = Folder.root(path, PRIVATE if gid is None else SHARED)
             state = folder.make_private(layout.STATE)
-            lock = RootLock(state, owner)
+            lock = RootLock(folder, state, owner)
             if gid is not None:
                 folder.share(gid)
             _ignore_in_git(path)
@@ -66,6 +68,15 @@ class Root:
         for folder in (self._runs, self._sessions, self.state, self.folder):
             folder.close()
 
+    def state_folder(self, name: str) -> Folder:
+        """Open a folder of the state folder, both made where they are missing: somebody may remove them."""
+        with self.folder.make_private(layout.STATE) as state:
+            return state.make(name)
+
+    def sign(self) -> None:
+        """Tell others who holds the root. Raises OSError."""
+        self._lock.sign()
+
     def new_run(self, run_id: str) -> RunFiles:
         """Make a run's folder. Raises FileExistsError where the id is taken."""
         self._runs.make_new(run_id)
@@ -81,8 +92,15 @@ class Root:
         return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4))
 
     def discard(self, run_id: str) -> None:
-        """Remove the folder of a run that never got a record; one that holds anything else stays."""
+        """Remove the folder of a run that never got a record; one that holds anything else stays.
+
+        A transcript says that there was a trace once: then everything stays.
+        """
         with suppress(FileNotFoundError), self._runs.sub(run_id) as folder:
+            with suppress(FileNotFoundError, Unavailable):
+                if folder.size(layout.LOGS):
+                    log.error("run %s has no trace any more; its other files stay as they are", run_id)
+                    return
             for name in (layout.TRACE, layout.LOGS, layout.META):
                 folder.remove(name)
             with suppress(OSError), folder.sub(layout.BLOBS) as blobs:
@@ -129,15 +147,21 @@ class Root:
         return run_id if self.has_run(run_id) else None
 
     def quarantine(self, run_id: str, name: str, data: bytes) -> None:
-        """Keep bytes that were cut off a file of a run."""
-        with self.state.make(layout.QUARANTINE) as folder:
-            for n in range(1, 1000):
+        """Keep bytes that are about to be cut off a file of a run. OSError means: nothing may be cut."""
+        with self.state_folder(layout.QUARANTINE) as folder:
+            for n in range(1, QUARANTINES):
+                kept = f"{run_id}.{name}.{n}"
                 try:
-                    fd = folder.open_file(f"{run_id}.{name}.{n}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                    fd = folder.open_file(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 except FileExistsError:
                     continue
-                with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-                    file.write(data[:_QUARANTINE_MAX])
+                try:
+                    write_all(fd, data[:_QUARANTINE_MAX])
+                except OSError:
+                    folder.remove(kept)  # a part would be taken for the whole
+                    raise
+                finally:
+                    os.close(fd)
                 return
         log.error("%s of %s was cut 999 times: %d bytes more are not kept", name, run_id, len(data))
 

@@ -43,7 +43,7 @@ class RunFiles:
         return self.trace.repair_tail(quarantine)
 
     def commit(self) -> None:
-        """Write the queued trace lines. Raises Unavailable with nothing lost."""
+        """Write the queued trace lines. Raises Unavailable, or RunUnusable where the trace is lost."""
         if self.trace.pending:
             self.trace.commit()
             self.unsynced = True
@@ -51,7 +51,7 @@ class RunFiles:
     def records(self, limit: int | None = None) -> Iterator[Record]:
         """Every record in the first ``limit`` bytes (all) of the trace, read in constant memory.
 
-        Raises Damaged at the first bad line.
+        Raises FileNotFoundError where there is no trace, Damaged at the first bad line.
         """
         with self.folder() as folder:
             fd = folder.open_file(layout.TRACE, os.O_RDONLY)
@@ -85,6 +85,7 @@ class RunFiles:
         """
         with self.folder() as folder:
             fd = folder.open_file(layout.LOGS, os.O_RDWR | os.O_CREAT)
+        self.logs.reopen()
         try:
             offset, same = 0, True
             for piece in rendered:
@@ -138,6 +139,13 @@ class RunFiles:
         """Replace a derived file atomically."""
         with self.folder() as folder:
             folder.replace(name, data)
+
+    def abandon(self) -> None:
+        """The trace is lost: nothing that is queued may reach what lies in its place."""
+        self.trace.forget()
+        self.logs.forget()
+        self.unsynced = False
+        self.close()
 
     def close(self) -> None:
         """Close the run's descriptors."""

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from agentrund.service import finalising
 from agentrund.service.finalising import Finalising
 
@@ -22,7 +24,7 @@ def test_a_stop_makes_what_late_events_still_wait_for(monkeypatch):
     monkeypatch.setattr(finalising, "LATE_DELAY_S", 3600.0)
 
     async def stopped() -> bool:
-        worker = Finalising(lambda run_id, row: done.append((run_id, row)))
+        worker = Finalising(lambda run_id, row: done.append((run_id, row)), pytest.fail)
         for size in (1, 2):
             worker.submit("r", SimpleNamespace(trace=SimpleNamespace(size=size)))
         closing = asyncio.create_task(worker.close())

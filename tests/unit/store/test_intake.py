@@ -29,7 +29,10 @@ class Journal:
 
     def open(self, now: float = NOW) -> Intake:
         return Intake(
-            Folder.root(self.path), lambda name, data: self.cut.append((name, data)), now, self.segment_bytes
+            lambda: Folder.root(self.path),
+            lambda name, data: self.cut.append((name, data)),
+            now,
+            self.segment_bytes,
         )
 
     def files(self) -> list[Path]:
@@ -212,14 +215,16 @@ def test_files_are_private_and_there_is_something_to_sync_after_the_first_write(
     assert intake.size == journal.files()[0].stat().st_size
 
 
-def test_a_planted_link_is_refused(journal, tmp_path):
+def test_a_planted_link_is_left_alone(journal, tmp_path):
     put(journal.open(), b"x")
     file = journal.files()[0]
     target = tmp_path / "elsewhere"
     file.rename(target)
     file.symlink_to(target)
-    with pytest.raises(Unavailable, match="not a plain file"):
-        journal.open()
+    before = target.read_bytes()
+    put(journal.open(), b"y")
+    assert target.read_bytes() == before
+    assert b"y" in journal.files()[-1].read_bytes()
 
 
 def test_requests_are_read_back_while_others_are_added_and_settled(journal):
