@@ -60,5 +60,8 @@ class StreamSink(Protocol):
 
     max_line_bytes: int
 
+    def has_room(self) -> bool:
+        """Whether another connection can be taken now; the others wait in the listener's backlog."""
+
     def connect(self, peer: Peer, connection: StreamConnection) -> StreamSession:
         """A process has connected. Raises Rejected where it may not."""

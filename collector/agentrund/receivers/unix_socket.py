@@ -31,6 +31,8 @@ LINES_A_TURN: Final = 2000
 UNSENT_MAX: Final = 1 << 20
 """Replies kept for a peer that does not read; beyond, nothing more is read from it."""
 ACCEPT_BATCH: Final = 64
+ACCEPT_PAUSE_S: Final = 0.5
+"""Between two looks whether there is room for another connection."""
 DRAIN_READS: Final = 4096
 """Of a dead peer: far more than any socket holds, but a living heir of the socket cannot keep us here."""
 STOP_READS: Final = 4
@@ -46,25 +48,40 @@ class UnixSocketDoor:
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
+        self._paused: asyncio.TimerHandle | None = None
         listener.setblocking(False)  # noqa: FBT003 - the socket API's own signature
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def _accept(self) -> None:
         for _ in range(ACCEPT_BATCH):
             try:
+                if not self._sink.has_room():
+                    self._accept_later()
+                    return
                 sock, _address = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:
-                log.warning("cannot accept a connection: %s", error.strerror)
-                # Out of descriptors, most likely: let the loop breathe, the backlog keeps the clients.
-                self.stop_accepting()
-                self._loop.call_later(0.5, self._accept_again)
+            except OSError:
+                # Taken from under us by another thread: what has no descriptor waits as what has no room.
+                self._accept_later()
                 return
             sock.setblocking(False)  # noqa: FBT003
             Connection(sock, self._sink, self)
 
+    def _accept_later(self) -> None:
+        """Let the loop breathe; the backlog keeps the clients."""
+        self.stop_accepting()
+        self._paused = self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again)
+
+    def left(self, connection: Connection) -> None:
+        """A connection has closed: who waits may have its place."""
+        self.connections.discard(connection)
+        if self._paused is not None:
+            self._paused.cancel()
+            self._paused = self._loop.call_later(0, self._accept_again)
+
     def _accept_again(self) -> None:
+        self._paused = None
         if self._listener.fileno() >= 0:
             self._loop.add_reader(self._listener.fileno(), self._accept)
             self._accept()
@@ -76,6 +93,9 @@ class UnixSocketDoor:
     def close(self) -> None:
         """Read what has been sent, answer it, and close every connection."""
         self.stop_accepting()
+        if self._paused is not None:
+            self._paused.cancel()
+            self._paused = None
         for connection in list(self.connections):
             connection.drain(STOP_READS)
             connection.close()
@@ -308,5 +328,5 @@ class Connection:
         self._open = False
         self._read_off()
         self._loop.remove_writer(self._sock.fileno())
-        self._door.connections.discard(self)
         self._sock.close()
+        self._door.left(self)

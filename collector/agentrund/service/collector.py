@@ -31,6 +31,7 @@ from agentrund.service.spool_files import spool_folder
 from agentrund.service.status import status
 from agentrund.service.stream_service import StreamService
 from agentrund.service.syncing import Syncing
+from agentrund.store import descriptors
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
 
@@ -123,6 +124,7 @@ class Collector:
         last, ticks = self.clock.monotonic(), 0
         while True:
             await asyncio.sleep(TICK_S)
+            descriptors.keep_reserve()
             now = self.clock.monotonic()
             gap, last, ticks = now - last, now, ticks + 1
             with _survived("the beat"):
@@ -130,6 +132,7 @@ class Collector:
                     log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", gap)
                     self.stream.lives.grant_interval(now)
                     self.otlp.service.grant_interval(now)
+                self.stream.has_room()  # who comes over gRPC waits unseen: it is said here
                 self.stream.tick(now)
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):

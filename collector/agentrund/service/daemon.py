@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from typing import Final
@@ -19,6 +18,7 @@ from agentrund.service.access import Access
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
+from agentrund.store import descriptors
 from agentrund.store.root import Root
 
 log: Final = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ def serve(settings: Settings) -> int:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    _raise_descriptor_limit()
+    # As many descriptors as we may have: each sender holds one, each watched process another.
+    descriptors.keep_reserve()
     # A file-size limit must show as an error of the write, like a full disk.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     access = Access.of(settings.group)
@@ -48,14 +49,6 @@ def serve(settings: Settings) -> int:
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
-
-
-def _raise_descriptor_limit() -> None:
-    """As many descriptors as we may have: each sender holds one, each watched process another."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: Settings, gid: int | None) -> bool:

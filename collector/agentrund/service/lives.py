@@ -18,6 +18,7 @@ from agentrund.model.source import Identity
 from agentrund.sequencer.liveness import Heartbeats
 from agentrund.service.config import Settings
 from agentrund.service.process_watch import ProcessWatch, boot_id, is_running
+from agentrund.service.rarely import Rarely
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 
@@ -61,6 +62,7 @@ class Lives:
         self._watching: dict[str, Identity] = {}
         self._unwatched: list[tuple[Identity, Callable[[str], None]]] = []
         self._late_exits: list[tuple[str, str, str]] = []
+        self._unseen = Rarely("a process cannot be watched now", runs.clock.monotonic)
         self._lingering: dict[str, float] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -98,7 +100,7 @@ class Lives:
         try:
             return self._watch.watch(identity, gone, pidfd)
         except OSError as error:
-            log.warning("pid %s cannot be watched now: %s", identity.pid, error.strerror)
+            self._unseen.warn(f"pid {identity.pid}: {error.strerror}")
             self._unwatched.append((identity, gone))
             return True
 

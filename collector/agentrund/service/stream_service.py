@@ -15,11 +15,13 @@ from agentrund.service.access import Access
 from agentrund.service.config import Settings
 from agentrund.service.lives import Lives, close_fd
 from agentrund.service.process_watch import ProcessWatch, start_time
+from agentrund.service.rarely import Rarely
 from agentrund.service.requests import Requests
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.stream_session import Seat, Session
 from agentrund.service.syncing import Syncing
+from agentrund.store import descriptors
 
 
 class StreamService:
@@ -44,10 +46,18 @@ class StreamService:
         self._syncing = syncing
         self._sessions: dict[str, set[Session]] = {}
         self._connected: set[Session] = set()
+        self._crowded = Rarely("new connections wait", runs.clock.monotonic)
         self._implicit = 0
         runs.in_use = lambda actor: any(source in self._sessions for source in actor.state.sources)
 
     # -- connections ------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether enough descriptors are left for another connection."""
+        if descriptors.room_for_newcomers():
+            return True
+        self._crowded.warn(f"{len(self._connected)} are connected, no more descriptors may be used")
+        return False
 
     def connect(self, peer: Peer, connection: StreamConnection) -> Session:
         """A process has connected. Raises Rejected for one that is neither ours nor the group's."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from agentrund.model.errors import Unavailable
+from agentrund.store.descriptors import with_reserve
 
 _NOT_A_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -62,7 +63,7 @@ class Folder:
 
     def sub(self, name: str) -> Folder:
         """Open a folder in this one. Raises FileNotFoundError, or NotADirectoryError for a link."""
-        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS, dir_fd=self.fd)
+        fd = with_reserve(lambda: os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS, dir_fd=self.fd))
         return Folder(fd, f"{self.path}/{name}", self.modes)
 
     def make(self, name: str) -> Folder:
@@ -101,7 +102,7 @@ class Folder:
     def open_file(self, name: str, flags: int) -> int:
         """Open a regular file with one link; ``flags`` as for ``os.open``. Raises Unavailable otherwise."""
         try:
-            fd = os.open(name, flags | _SAFE_FLAGS, self.modes.file, dir_fd=self.fd)
+            fd = with_reserve(lambda: os.open(name, flags | _SAFE_FLAGS, self.modes.file, dir_fd=self.fd))
         except OSError as error:
             if error.errno in _NOT_A_FILE:
                 raise self._not_plain(name) from error

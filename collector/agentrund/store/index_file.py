@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from agentrund.formats import index, layout
 from agentrund.model.event import Json
+from agentrund.store.descriptors import with_reserve
 from agentrund.store.folder import Folder, write_all
 
 Slot = tuple[int, int]
@@ -52,7 +54,7 @@ class IndexFile:
     def rows(self) -> Iterator[tuple[Slot, Json]]:
         """Every row with its slot, blanked ones left out. Raises Damaged."""
         offset = 0
-        with open(os.dup(self._fd), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(with_reserve(partial(os.dup, self._fd)), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             file.seek(0)
             for line in file:
                 row = index.parse_line(line, path=layout.INDEX, offset=offset)
@@ -148,7 +150,7 @@ class IndexFile:
     def _lines_with(self, needle: bytes) -> Iterator[tuple[Slot, bytes]]:
         """Lines that hold ``needle``. Read, not mapped: a file that is cut under us must not kill us."""
         offset = 0
-        with open(os.dup(self._fd), "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(with_reserve(partial(os.dup, self._fd)), "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
             file.seek(0)
             for line in file:
                 if needle in line:

@@ -19,6 +19,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from agentrund.formats.intake_record import MAGIC
 from agentrund.model.errors import Damaged, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
 from agentrund.store.append_file import Quarantine
+from agentrund.store.descriptors import with_reserve
 from agentrund.store.folder import Folder, write_all
 
 KEEP_S: Final = 600.0
@@ -129,7 +131,7 @@ class Intake:
 
     def dup(self) -> int | None:
         """A descriptor to sync what was appended with; the caller closes it. None: nothing to sync."""
-        return os.dup(self._fd) if self._fd >= 0 else None
+        return with_reserve(partial(os.dup, self._fd)) if self._fd >= 0 else None
 
     def drop(self, now: float) -> int:
         """Remove segments that are wholly done and older than 10 minutes, or too many; returns how many."""

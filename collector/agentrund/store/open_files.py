@@ -8,12 +8,20 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
+
+from agentrund.store.descriptors import cache_size
+
+MOST: Final = 512
 
 
 class OpenFiles:
-    """Descriptors by key; ``limit`` is how many stay open at once."""
+    """Descriptors by key; ``limit`` is how many stay open at once.
 
-    def __init__(self, limit: int = 512) -> None:
+    No more than an eighth of what the process may have, though.
+    """
+
+    def __init__(self, limit: int = MOST) -> None:
         self._limit = limit
         self._fds: OrderedDict[str, int] = OrderedDict()
 
@@ -26,11 +34,10 @@ class OpenFiles:
         if fd is not None:
             self._fds.move_to_end(key)
             return fd
-        fd = opener()
-        self._fds[key] = fd
-        while len(self._fds) > self._limit:
-            _, oldest = self._fds.popitem(last=False)
-            os.close(oldest)
+        most = cache_size(self._limit)
+        while len(self._fds) >= most:
+            os.close(self._fds.popitem(last=False)[1])
+        fd = self._fds[key] = opener()
         return fd
 
     def drop(self, key: str) -> None:
