@@ -16,7 +16,7 @@ from agentrund.model.errors import Damaged
 from agentrund.model.source import DOOR_SOCKET
 from agentrund.receivers.budget import Budget
 from agentrund.receivers.unix_socket import UnixSocketDoor
-from agentrund.service import discovery, maintenance, notify
+from agentrund.service import discovery, file_systems, maintenance, notify
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
@@ -73,6 +73,7 @@ class Collector:
 
     async def start(self) -> None:
         """Recover what was open, then open the doors and say so."""
+        file_systems.warn(self.root.folder.path, os.fstat(self.root.folder.fd).st_dev)
         self.runs.chores.do("NAVIGATE.md", partial(self.root.write_once, layout.NAVIGATE, navigate.text()))
         recovered = self.recovery.begin()
         # Before anybody is judged dead: what they wrote down may end well.
@@ -90,7 +91,11 @@ class Collector:
             started_at=self.started_at,
         )
         self.runs.chores.do("lock file", self.root.sign)
-        self.runs.chores.do("discovery file", partial(discovery.write, found, self.stream.access.gid))
+        announce = partial(discovery.write, found, self.stream.access.gid)
+        try:
+            announce()
+        except OSError:  # a full disk; what is not ours to replace ends the start
+            self.runs.chores.do("discovery file", announce)
         self._greet()
         notify.ready()
 

@@ -46,6 +46,12 @@ class Listener:
                 f"{path} is served by another collector",
                 hint="use that one (`agentrund status`), stop it, or choose another --socket",
             ) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise Unavailable(
+                f"cannot lock {path.parent}/.{path.name}.lock: {error.strerror}",
+                hint="the socket's folder must lie on a local file system that supports flock",
+            ) from error
         except BaseException:
             os.close(self._lock)
             raise

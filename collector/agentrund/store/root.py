@@ -71,7 +71,13 @@ class Root:
     def state_folder(self, name: str) -> Folder:
         """Open a folder of the state folder, both made where they are missing: somebody may remove them."""
         with self.folder.make_private(layout.STATE) as state:
-            return state.make(name)
+            try:
+                return state.make(name)
+            except NotADirectoryError:
+                aside = f"{name}.aside"
+                log.error("%s/%s is no folder: moved aside to %s", state.path, name, aside)  # noqa: TRY400
+                os.rename(name, aside, src_dir_fd=state.fd, dst_dir_fd=state.fd)
+                return state.make(name)
 
     def sign(self) -> None:
         """Tell others who holds the root. Raises OSError."""
@@ -163,7 +169,9 @@ class Root:
                 finally:
                     os.close(fd)
                 return
-        log.error("%s of %s was cut 999 times: %d bytes more are not kept", name, run_id, len(data))
+        log.error(
+            "%s of %s was cut %d times: %d bytes more are not kept", name, run_id, QUARANTINES - 1, len(data)
+        )
 
     def write_once(self, name: str, data: bytes) -> None:
         """Write a file of the root where it differs from ``data``."""
