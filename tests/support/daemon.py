@@ -26,10 +26,12 @@ class Daemon:
         env: dict[str, str] | None = None,
         wrapper: list[str] | None = None,
         ready: bool = True,
+        flags: tuple[str, ...] = (),
         **settings: str,
     ) -> None:
         self.base = base
         self.wrapper = wrapper or []
+        self.flags = flags
         self.root = root or base / "root"
         self.socket = base / "s" / "agentrund.sock"
         self.settings = {"otlp_grpc": "off", **settings}
@@ -56,6 +58,7 @@ class Daemon:
             str(self.root),
             "--socket",
             str(self.socket),
+            *self.flags,
         ]
         for name, value in self.settings.items():
             command += [f"--{name.replace('_', '-')}", value]

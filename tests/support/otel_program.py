@@ -1,4 +1,4 @@
-"""A program with the OpenTelemetry SDK: ``otel_program.py ENDPOINT MODE``.
+"""A program with the OpenTelemetry SDK: ``otel_program.py ENDPOINT MODE``; an endpoint with ``https://`` is TLS.
 
 Modes: ``ok`` ends well; ``hang`` flushes one model call that asks for a tool, then waits to be killed
 inside an agent span that never comes.
@@ -24,7 +24,8 @@ def main() -> None:
     endpoint, mode = sys.argv[1:3]
     resource = Resource.create({"service.name": "tested", "process.pid": os.getpid()})
     provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=True)))
+    insecure = None if "://" in endpoint else True
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=insecure)))
     tracer = provider.get_tracer("test")
     chat = {
         "gen_ai.operation.name": "chat",

@@ -22,6 +22,7 @@ import grpc.aio
 from agentrund.model.errors import AgentrundError, Overloaded, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, Peer, Signal
 from agentrund.receivers import rpc_status
+from agentrund.receivers.bearer import BearerGate
 from agentrund.receivers.sink import OtlpSink, Taken
 
 RECEIVE_BYTES: Final = 64 << 20
@@ -51,11 +52,22 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 class OtlpGrpcServer:
     """The gRPC door. ``start`` binds, ``stop`` lets the calls under way finish."""
 
-    def __init__(self, sink: OtlpSink, *, receive_bytes: int = RECEIVE_BYTES) -> None:
+    def __init__(
+        self,
+        sink: OtlpSink,
+        *,
+        receive_bytes: int = RECEIVE_BYTES,
+        token: str | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        """``token`` is demanded of every call; with ``credentials`` the listener speaks TLS."""
         self._sink = sink
         self._receive_bytes = receive_bytes
+        self._gate = None if token is None else BearerGate(token)
+        self._credentials = credentials
         self._takes: set[asyncio.Task[Taken]] = set()
         self._server = grpc.aio.server(
+            interceptors=[] if self._gate is None else [self._gate],
             options=[
                 ("grpc.max_receive_message_length", receive_bytes),
                 ("grpc.max_concurrent_streams", STREAMS),
@@ -67,7 +79,7 @@ class OtlpGrpcServer:
                 ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
                 # With it a second collector would silently share the port.
                 ("grpc.so_reuseport", 0),
-            ]
+            ],
         )
         for signal, service in _SERVICES.items():
             self._server.add_generic_rpc_handlers((self._handlers(signal, service),))
@@ -75,13 +87,21 @@ class OtlpGrpcServer:
     async def start(self, address: str) -> int:
         """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
         try:
-            port = self._server.add_insecure_port(address)
+            if self._credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, self._credentials)
         except RuntimeError as error:
             raise _cannot_bind(address) from error
         if port == 0:
             raise _cannot_bind(address)
         await self._server.start()
         return port
+
+    @property
+    def refused(self) -> int:
+        """Calls without the token."""
+        return 0 if self._gate is None else self._gate.refused
 
     async def stop(self, grace: float) -> None:
         """Refuse new calls, give those under way ``grace`` seconds, and wait for every store to end."""

@@ -19,6 +19,7 @@ from agentrund.receivers.unix_socket import UnixSocketDoor
 from agentrund.service import discovery, file_systems, maintenance, notify
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
+from agentrund.service.exposure import Demands
 from agentrund.service.listener import Listener
 from agentrund.service.memory import Memory
 from agentrund.service.otlp_door import OtlpDoor
@@ -50,7 +51,7 @@ CLOCK_GAP_LEAST_S: Final = 1.0
 class Collector:
     """One root, its doors and its runs."""
 
-    def __init__(self, settings: Settings, root: Root, listener: Listener) -> None:
+    def __init__(self, settings: Settings, root: Root, listener: Listener, demands: Demands) -> None:
         self.settings = settings
         self.root = root
         self.listener = listener
@@ -62,7 +63,7 @@ class Collector:
         self.recovery = Recovery(self.runs)
         self.stream = StreamService(settings, self.runs, self.watch, self.syncing, partial(status, self))
         self.budget = Budget(settings.max_memory // 4)
-        self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget)
+        self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget, demands)
         self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.lives.spool = self.spool
@@ -119,10 +120,7 @@ class Collector:
             f"  export AGENTRUND_SOCKET={self.listener.path}",
         ]
         if self.otlp.address is not None:
-            lines += [
-                f"  export OTEL_EXPORTER_OTLP_ENDPOINT=http://{self.otlp.address}",
-                "  export OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
-            ]
+            lines += [f"  export {line}" for line in self.otlp.environment()]
         print("\n".join(lines), flush=True)  # noqa: T201 - what `serve` is for a person
 
     async def _run_beat(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,10 @@ class Settings:
     otlp_run_key: str = "auto"
     group: str | None = None
     max_memory: int = 1 << 30
+    token: str | None = field(default=None, repr=False)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def show(self, name: str) -> str:
@@ -66,7 +71,7 @@ class Settings:
 KINDS: Final[Mapping[str, Kind]] = {
     "root": kinds.PATH,
     "socket": kinds.SOCKET,
-    "otlp_grpc": kinds.LOOPBACK,
+    "otlp_grpc": kinds.ADDRESS,
     "sync": kinds.choice(SYNC_MODES),
     "blob_max_bytes": kinds.size(1),
     "max_line_bytes": kinds.size(1024),
@@ -77,6 +82,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "otlp_run_key": kinds.choice(RUN_KEYS),
     "group": kinds.GROUP,
     "max_memory": kinds.size(MEMORY_MIN),
+    "token": kinds.TOKEN,
+    "tls_cert": kinds.FILE,
+    "tls_key": kinds.FILE,
+    "tls_client_ca": kinds.FILE,
 }
 """What each setting may be."""
 
@@ -92,12 +101,18 @@ ABOUT: Final[Mapping[str, str]] = {
     "idle_close": "how long a run named in single events waits for the next one",
     "idle_timeout": "silence that ends a run with no process to watch",
     "otlp_run_key": "what makes OTLP data one run",
+    "token": "bearer token that every OTLP request must carry",
+    "tls_cert": "PEM file with the OTLP listener's certificate, and those it was signed with",
+    "tls_key": "PEM file with the certificate's key",
+    "tls_client_ca": "PEM file with the authorities one of which must have signed a client's certificate",
     "group": "group whose members may connect to the socket and read the runs",
     "max_memory": "memory of the collector; near it senders are told to wait",
 }
 """What each setting is for, in one phrase."""
 
 NAMES: Final = tuple(KINDS)
+FLAGS: Final = tuple(name for name, kind in KINDS.items() if not kind.secret)
+"""Settings that may be options: everybody on the machine can read a command line."""
 
 
 def load(
@@ -180,7 +195,15 @@ def _read_file(path: Path) -> dict[str, Any]:
     for key in table:
         if key not in KINDS:
             raise UsageError(f"{path}: unknown setting `{key}`", hint=_suggest(key))
+        if KINDS[key].secret:
+            refuse_readable(path, f"`{key}`")
     return table
+
+
+def refuse_readable(path: Path, what: str) -> None:
+    """Raise UsageError where a file holds something secret and everybody may read it."""
+    if path.stat().st_mode & stat.S_IROTH:
+        raise UsageError(f"{path}: others can read the {what} in it", hint=f"`chmod o-r {path}`")
 
 
 def _suggest(key: str) -> str:
@@ -192,9 +215,8 @@ def _convert(origin: str, name: str, raw: Any) -> Any:
     try:
         value = KINDS[name].parse(raw)
     except (ValueError, RuntimeError):  # RuntimeError: no home folder for `~`
-        raise UsageError(
-            f"{origin}: bad value {raw!r} for `{name}`", hint=f"expected {KINDS[name].expected}"
-        ) from None
+        shown = "bad value" if KINDS[name].secret else f"bad value {raw!r}"
+        raise UsageError(f"{origin}: {shown} for `{name}`", hint=f"expected {KINDS[name].expected}") from None
     if name == "socket":
         places.check_length(value, origin)
     return value

@@ -13,7 +13,7 @@ from typing import Final
 
 import uvloop
 
-from agentrund.service import places
+from agentrund.service import exposure, places
 from agentrund.service.access import Access
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
@@ -29,8 +29,11 @@ LEAVE_AT_ONCE: Final = 130
 """Exit code after a second signal: interrupted."""
 
 
-def serve(settings: Settings) -> int:
-    """Run a collector until a signal ends it; returns the exit code. Raises Unavailable, UsageError."""
+def serve(settings: Settings, *, insecure: bool = False) -> int:
+    """Run a collector until a signal ends it; returns the exit code. Raises Unavailable, UsageError.
+
+    ``insecure`` lets the OTLP listener be reached by other machines with nothing demanded of them.
+    """
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -38,6 +41,7 @@ def serve(settings: Settings) -> int:
     descriptors.keep_reserve()
     # A file-size limit must show as an error of the write, like a full disk.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    demanded = exposure.demands(settings, insecure=insecure)
     access = Access.of(settings.group)
     os.umask(access.umask)
     # Events live for milliseconds and hold no cycles: looking for those rarely is worth a tenth of the CPU.
@@ -45,13 +49,13 @@ def serve(settings: Settings) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     # Deriving a run's files must not keep the loop waiting for the interpreter for 5 ms at a time.
     sys.setswitchinterval(SWITCH_S)
-    if not uvloop.run(_serve(settings, access.gid)):
+    if not uvloop.run(_serve(settings, access.gid, demanded)):
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
 
 
-async def _serve(settings: Settings, gid: int | None) -> bool:
+async def _serve(settings: Settings, gid: int | None, demanded: exposure.Demands) -> bool:
     """Run until a signal; False where work was left to the next start."""
     path = places.listen_socket(settings.socket, os.environ, gid)
     with contextlib.ExitStack() as stack:
@@ -59,7 +63,7 @@ async def _serve(settings: Settings, gid: int | None) -> bool:
         listener = stack.enter_context(contextlib.closing(Listener(path, gid)))
         owner = {"pid": os.getpid(), "socket": str(path)}
         root = stack.enter_context(contextlib.closing(Root.open(settings.root, owner, gid)))
-        collector = Collector(settings, root, listener)
+        collector = Collector(settings, root, listener, demanded)
         stop = _stop_on_signal()
         try:
             await collector.start()

@@ -16,6 +16,7 @@ from agentrund.sequencer import otlp_restore
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service import port_owner
 from agentrund.service.config import Settings
+from agentrund.service.exposure import Demands
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.otlp_service import OtlpService
 from agentrund.service.peer_finder import PeerFinder
@@ -34,8 +35,11 @@ STOP_GRACE_S: Final = 1.0
 class OtlpDoor:
     """OTLP/gRPC on one address."""
 
-    def __init__(self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget) -> None:
+    def __init__(
+        self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget, demands: Demands
+    ) -> None:
         self._settings = settings
+        self._demands = demands
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
         folder = partial(runs.root.state_folder, layout.INTAKE)
         intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
@@ -72,13 +76,27 @@ class OtlpDoor:
         listen = self._settings.otlp_grpc
         if listen is None:
             return
-        self._server = OtlpGrpcServer(self.service, receive_bytes=self._settings.max_request_bytes)
+        self._server = OtlpGrpcServer(
+            self.service,
+            receive_bytes=self._settings.max_request_bytes,
+            token=self._demands.token,
+            credentials=self._demands.credentials,
+        )
         try:
             port = await self._server.start(str(listen))
         except Unavailable as error:
             raise _taken(listen) or error from None
         self._finder.port = port
         self.address = str(type(listen)(listen.host, port))
+
+    def environment(self) -> list[str]:
+        """What an exporter has to be told, as ``NAME=value``; the token is named, not shown."""
+        tls = self._demands.credentials is not None
+        lines = [f"OTEL_EXPORTER_OTLP_ENDPOINT={'https' if tls else 'http'}://{self.address}"]
+        lines.append("OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
+        if self._demands.token is not None:
+            lines.append("OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20$AGENTRUND_TOKEN")
+        return lines
 
     def status(self) -> Json:
         """Counters for ``status``."""
@@ -89,6 +107,7 @@ class OtlpDoor:
             "refused": self.service.admission.refused,
             "outside": self.service.admission.waiting,
             "waiting": self.service.waiting,
+            "unauthenticated": 0 if self._server is None else self._server.refused,
         }
 
     async def stop(self) -> None:

@@ -45,7 +45,7 @@ def _clashes(host: str, local: str) -> bool:
     try:
         ours = ipaddress.ip_address(host)
     except ValueError:
-        # A name: the loopback addresses are all that a listener may have.
+        # A name, of a loopback address most likely.
         return theirs.is_loopback
     return theirs == ours
 

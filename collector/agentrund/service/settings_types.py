@@ -31,6 +31,7 @@ _BYTES: Final = {
 }
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>\d{1,5})")
 _PORT_MAX: Final = 65535
+_TOKEN: Final = re.compile(r"(?=.{16})[A-Za-z0-9._~+/-]+=*", re.ASCII)
 _NAME: Final = re.compile(r"[^\s:,/\x00-\x1f]{1,64}")
 NONE: Final = "none"
 """How the absence of an optional value is written."""
@@ -43,6 +44,8 @@ class Kind:
     expected: str
     parse: Callable[[Any], Any]
     show: Callable[[Any], str]
+    secret: bool = False
+    """Whether a value must appear in no message, listing or command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +153,10 @@ def optional(kind: Kind) -> Kind:
     def parse(value: Any) -> Any:
         return None if value == NONE else kind.parse(value)
 
-    return Kind(
-        f'{kind.expected}, or "{NONE}"', parse, lambda value: NONE if value is None else kind.show(value)
-    )
+    def show(value: Any) -> str:
+        return NONE if value is None else kind.show(value)
+
+    return Kind(f'{kind.expected}, or "{NONE}"', parse, show, kind.secret)
 
 
 def _parse_name(value: Any) -> str:
@@ -161,16 +165,19 @@ def _parse_name(value: Any) -> str:
     return value
 
 
-def _parse_loopback(value: Any) -> Address | None:
+def _parse_token(value: Any) -> str:
+    if not isinstance(value, str) or _TOKEN.fullmatch(value) is None:
+        raise ValueError
+    return value
+
+
+def _parse_address(value: Any) -> Address | None:
     if value == "off":
         return None
     match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match["port"]) > _PORT_MAX:
         raise ValueError
-    address = Address(match["six"] or match["host"], int(match["port"]))
-    if not address.is_loopback:
-        raise ValueError
-    return address
+    return Address(match["six"] or match["host"], int(match["port"]))
 
 
 PATH: Final = Kind("a path", _parse_path, str)
@@ -184,9 +191,17 @@ SOCKET: Final = Kind(
 GROUP: Final = optional(Kind("the name or number of a group", _parse_name, str))
 """A group of this system's; whether there is one shows when it is needed."""
 
-LOOPBACK: Final = Kind(
-    'a loopback address such as 127.0.0.1:4317 (port 0 picks a free one), or "off"',
-    _parse_loopback,
+ADDRESS: Final = Kind(
+    'an address such as 127.0.0.1:4317 (port 0 picks a free one), or "off"',
+    _parse_address,
     lambda address: "off" if address is None else str(address),
 )
-"""A listener's address. Loopback only: there is no authentication that would make another one safe."""
+"""A listener's address."""
+
+TOKEN: Final = optional(
+    Kind("at least 16 letters, digits or characters of ._~+/-=", _parse_token, lambda _: "(set)", secret=True)
+)
+"""A bearer token as RFC 6750 writes it, too long to be guessed."""
+
+FILE: Final = optional(PATH)
+"""A file that need not be named."""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -56,7 +58,7 @@ class Sink:
         return Taken.STORED
 
 
-def serving(use: Callable[[Sink, OtlpGrpcServer, int], Awaitable[None]], **options: int) -> Sink:
+def serving(use: Callable[[Sink, OtlpGrpcServer, int], Awaitable[None]], **options: Any) -> Sink:
     """Run ``use`` against a door on a free port."""
     sink = Sink()
 
@@ -185,6 +187,87 @@ def test_a_port_in_use_is_named():
             await OtlpGrpcServer(sink).start(f"127.0.0.1:{port}")
 
     serving(use)
+
+
+TOKEN = "s3cret-s3cret-s3cret"
+
+
+def authorization(value: str):
+    return (("authorization", value),)
+
+
+@pytest.mark.parametrize("value", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN}"])
+def test_a_call_with_the_token_is_taken(value):
+    async def use(sink, server, port):
+        await call(port, b"x", metadata=authorization(value))
+        assert server.refused == 0
+
+    assert len(serving(use, token=TOKEN).taken) == 1
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        (),
+        (("x-authorization", f"Bearer {TOKEN}"),),
+        *map(
+            authorization,
+            ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"],
+        ),
+    ],
+)
+@pytest.mark.parametrize(("service", "name"), [("trace", "Trace"), ("logs", "Logs"), ("metrics", "Metrics")])
+def test_a_call_without_the_token_is_refused(metadata, service, name):
+    async def use(sink, server, port):
+        for count in (1, 2):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(port, b"x", service, name, metadata)
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert TOKEN not in caught.value.details()
+            assert server.refused == count
+
+    assert serving(use, token=TOKEN).taken == []
+
+
+def test_nothing_of_a_body_is_read_without_the_token():
+    async def use(sink, server, port):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(port, b"x" * 2000)
+        # Read, it would be found too large.
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    serving(use, token=TOKEN, receive_bytes=1000)
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch):
+    compared = []
+
+    def compare(one, other):
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+
+    async def use(sink, server, port):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call(port, b"x", metadata=authorization(f"Bearer {TOKEN}"))
+
+    serving(use, token=TOKEN)
+    assert compared == [(TOKEN.encode(), TOKEN.encode())]
+
+
+def test_refusals_are_logged_once_in_a_while(caplog):
+    async def use(sink, server, port):
+        for _ in range(5):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call(port, b"x")
+        assert server.refused == 5
+
+    serving(use, token=TOKEN)
+    [told] = [record.getMessage() for record in caplog.records if "token" in record.getMessage()]
+    assert "127.0.0.1" in told
+    assert TOKEN not in caplog.text
 
 
 @pytest.mark.parametrize(
