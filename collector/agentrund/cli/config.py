@@ -10,6 +10,7 @@ import click
 from agentrund.cli import output
 from agentrund.cli.errors import DONE
 from agentrund.cli.options import debug_option, json_option
+from agentrund.formats.escape import one_line
 from agentrund.service import ask, config, places
 
 
@@ -41,7 +42,7 @@ def command(*, show_origin: bool, as_json: bool) -> int:
         output.table(("SETTING", "VALUE", "ORIGIN"), rows, color=False)
     else:
         for name, value in shown.items():
-            click.echo(f"{name} = {value}")
+            click.echo(one_line(f"{name} = {value}"))
     return DONE
 
 

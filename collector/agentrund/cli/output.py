@@ -40,7 +40,7 @@ def flush() -> None:
 
 def note(text: str) -> None:
     """A remark for the person, not part of the data."""
-    click.echo(text, err=True)
+    click.echo(one_line(text), err=True)
 
 
 def json_line(value: Any) -> None:

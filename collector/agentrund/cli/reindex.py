@@ -8,6 +8,7 @@ from agentrund.cli.errors import DONE
 from agentrund.cli.options import debug_option, root_option
 from agentrund.cli.reading import open_root
 from agentrund.cli.writing import have_done
+from agentrund.formats.escape import one_line
 
 
 @click.command(
@@ -26,5 +27,5 @@ def command(*, root: str | None) -> int:
     """
     folder = open_root(root)
     have_done(folder.path, "reindex", None)
-    click.echo(f"reindexed {folder.path}")
+    click.echo(one_line(f"reindexed {folder.path}"))
     return DONE

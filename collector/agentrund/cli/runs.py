@@ -12,7 +12,6 @@ from agentrund.cli import output
 from agentrund.cli.errors import DAMAGED, DONE
 from agentrund.cli.options import color_option, debug_option, json_option, root_option
 from agentrund.cli.reading import open_root
-from agentrund.formats.escape import one_line
 from agentrund.model.errors import UsageError
 from agentrund.model.event import Json
 from agentrund.service.clock import Clock
@@ -71,7 +70,7 @@ def command(
     else:
         output.note(f"no runs in {folder.path}")
     for damage in listing.damaged:
-        output.note(f"{one_line(str(damage))} ({damage.hint})")
+        output.note(f"{damage} ({damage.hint})")
     return DAMAGED if listing.damaged else DONE
 
 

@@ -48,7 +48,7 @@ def command(*, root: str | None, socket: str | None, as_json: bool) -> int:
     facts = [(name, text) for name, text in facts if name not in _FOR_PROGRAMS]
     width = max((len(name) for name, _ in facts), default=0)
     for name, text in facts:
-        click.echo(f"{name:<{width}}  {text}")
+        click.echo(f"{one_line(name):<{width}}  {text}")
     return DONE
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from agentrund.formats import document, figures
-from agentrund.formats.spilled import octets, pointer_of, preview_of
+from agentrund.formats.spilled import is_ref, octets, pointer_of, preview_of
 from agentrund.model import kinds
 from agentrund.model.event import Json, Record
 from agentrund.model.run_state import is_number
@@ -35,7 +35,7 @@ def describe(record: Record) -> Detail:
     payload, kind = record.payload, record.type
     rule = _RULES.get(kind) or (_SOURCE if kind.startswith("source.") else _OTHER)
     text, ref = payload.get("text"), payload.get("text_ref")
-    if ref.__class__ is str:
+    if is_ref(ref):
         skip = rule.said_beside_ref
     elif text.__class__ is str:
         skip = rule.said_beside_text
@@ -48,7 +48,7 @@ def describe(record: Record) -> Detail:
     for key, value in payload.items():
         if key not in skip and value is not None:
             parts.append(pair(key, value))
-    if ref.__class__ is str:
+    if is_ref(ref):
         parts.append(figures.pointer(octets(payload.get("bytes")), ref))
         return " · ".join(parts), preview_of(payload), ref
     if block is not None:

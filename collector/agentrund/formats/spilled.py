@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
+from agentrund.formats import layout
 from agentrund.model.event import Json
 from agentrund.model.run_state import is_number
 
+REF: Final = re.compile(rf"{layout.BLOBS}/([0-9a-f]{{8,40}})\.txt")
+"""The path of a blob, relative to its run's folder; the digits begin the SHA-1 of its content."""
 _KEYS: Final = {"ref", "preview", "bytes"}
+
+
+def is_ref(value: object) -> TypeGuard[str]:
+    """Whether a value names a blob as we do; a payload may hold what only looks alike."""
+    return isinstance(value, str) and REF.fullmatch(value) is not None
 
 
 def pointer_of(value: Json) -> tuple[int, str] | None:
     """Size and path where ``value`` stands for a string in a blob, None for any other object."""
     ref = value.get("ref")
-    if isinstance(ref, str) and value.keys() == _KEYS:
+    if is_ref(ref) and value.keys() == _KEYS:
         return octets(value["bytes"]), ref
     return None
 
@@ -22,7 +31,7 @@ def pointer_of(value: Json) -> tuple[int, str] | None:
 def pointers(payload: Json) -> Iterator[tuple[int, str]]:
     """Size and path of every blob a payload names."""
     ref = payload.get("text_ref")
-    if isinstance(ref, str):
+    if is_ref(ref):
         yield octets(payload.get("bytes")), ref
     below: list[Any] = [value for value in payload.values() if value.__class__ in (dict, list)]
     while below:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
 
-RUN_ID: Final = re.compile(r"\d{8}_\d{6}_[0-9a-f]{4,}")
+RUN_ID: Final = re.compile(r"[0-9]{8}_[0-9]{6}_[0-9a-f]{4,}")
 _SAFE: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _NAME_MAX: Final = 200
 """Longest link name in bytes: file systems stop at 255, and a temporary name needs room beside it."""

@@ -110,6 +110,7 @@ def holder(root: Path) -> Path | None:
 def _answers(socket: str) -> bool:
     """Whether somebody listens: a killed collector leaves its name in the lock, but nobody at its socket."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as peer:
+        peer.settimeout(STATUS_TIMEOUT_S)
         try:
             peer.connect(socket)
         except (OSError, ValueError):

@@ -9,10 +9,11 @@ import logging
 import os
 import signal
 import sys
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
+from agentrund.formats.escape import block, one_line
 from agentrund.service import exposure, places
 from agentrund.service.access import Access
 from agentrund.service.collector import Collector
@@ -34,9 +35,9 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
 
     ``insecure`` lets the OTLP listener be reached by other machines with nothing demanded of them.
     """
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Harmless("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # As many descriptors as we may have: each sender holds one, each watched process another.
     descriptors.keep_reserve()
     # A file-size limit must show as an error of the write, like a full disk.
@@ -53,6 +54,16 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
+
+
+class _Harmless(logging.Formatter):
+    """A message is one line, whatever names stand in it; of a traceback only the lines are left raw."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        return one_line(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return block(super().formatException(ei)).decode()
 
 
 async def _serve(settings: Settings, gid: int | None, demanded: exposure.Demands) -> bool:

@@ -18,10 +18,13 @@ from agentrund.store.run_files import RunFiles
 
 log: Final = logging.getLogger(__name__)
 
+_GITIGNORE: Final = ".gitignore"
 _QUARANTINE_MAX: Final = 64 << 20
 """Bytes kept of one cut: the longest line there is."""
 QUARANTINES: Final = 1000
 """Cuts kept of one file; that many mean that something cuts it again and again."""
+_NAME_MAX: Final = 50
+"""Characters of a name, which may be any sender's, that quarantine repeats."""
 
 
 class Root:
@@ -57,8 +60,10 @@ class Root:
             _ignore_in_git(path)
             return cls(folder, state, lock, gid)
         except OSError as error:
+            where = f"{path}/{error.filename}" if isinstance(error.filename, str) else path
             raise Unavailable(
-                f"cannot write in root {path}: {error.strerror}", hint="choose another --root"
+                f"cannot write in root {path}: {error.strerror} ({where})",
+                hint="look who put it there, or choose another --root",
             ) from error
 
     def close(self) -> None:
@@ -156,7 +161,7 @@ class Root:
         """Keep bytes that are about to be cut off a file of a run. OSError means: nothing may be cut."""
         with self.state_folder(layout.QUARANTINE) as folder:
             for n in range(1, QUARANTINES):
-                kept = f"{run_id}.{name}.{n}"
+                kept = f"{run_id}.{name[:_NAME_MAX]}.{n}"
                 try:
                     fd = folder.open_file(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 except FileExistsError:
@@ -191,15 +196,18 @@ def _ignore_in_git(root: Path) -> None:
     if folder is None:
         return
     line = os.fsencode(root.relative_to(folder)) + b"/"
-    path = folder / ".gitignore"
+    path = folder / _GITIGNORE
     try:
-        text = path.read_bytes() if path.exists() else b""
-        if line in (entry.strip().removeprefix(b"/") for entry in text.splitlines()):
-            return
-        with path.open("ab") as file:
+        # The repository may be somebody else's, and what lies there a link to anywhere.
+        with Folder(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(folder)) as at:
+            fd = at.open_append(_GITIGNORE)
+        with open(fd, "r+b") as file:  # noqa: PTH123 - a descriptor, not a path
+            text = file.read()
+            if line in (entry.strip().removeprefix(b"/") for entry in text.splitlines()):
+                return
             file.write(
                 (b"\n" if text and not text.endswith(b"\n") else b"") + b"\n# agentrund\n" + line + b"\n"
             )
         log.info("%s: added %s", path, os.fsdecode(line))
-    except OSError as error:
-        log.warning("%s: cannot add %s: %s", path, os.fsdecode(line), error.strerror)
+    except (OSError, Unavailable) as error:
+        log.warning("%s: cannot add %s: %s", path, os.fsdecode(line), error)

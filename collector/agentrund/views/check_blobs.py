@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from hashlib import sha1
 from typing import Final
 
 from agentrund.formats import layout
-from agentrund.formats.spilled import pointers
+from agentrund.formats.spilled import REF, pointers
 from agentrund.model.errors import Damaged
 from agentrund.model.event import Record
 from agentrund.views.finding import Finding
 from agentrund.views.folder import Root
 
-_REF: Final = re.compile(rf"{layout.BLOBS}/([0-9a-f]{{8,40}})\.txt")
 _CHUNK: Final = 1 << 20
 _REMEMBERED: Final = 4096
 _HINT: Final = "the text is gone unless another copy of the blob exists"
@@ -32,8 +30,7 @@ class BlobCheck:
     def feed(self, record: Record) -> Iterator[Finding]:
         """Check what ``record`` names."""
         for octets, ref in pointers(record.payload):
-            match = _REF.fullmatch(ref)
-            # A payload may hold an object that only looks like a pointer of ours.
+            match = REF.fullmatch(ref)
             if match is None or (ref, octets) in self._seen:
                 continue
             self._seen[ref, octets] = None

@@ -100,12 +100,12 @@ def check_links(root: Root) -> Iterator[Finding]:
     """``latest`` and the sessions' links: relative, to a run that is there, and nothing but links."""
     yield from _check_link(root, layout.LATEST, f"{layout.RUNS}/")
     try:
-        with os.scandir(root.path / layout.SESSIONS) as entries:
-            names = [entry.name for entry in entries]
+        with root.folder(layout.SESSIONS) as sessions:
+            names = os.listdir(sessions)  # noqa: PTH208 - a descriptor, not a path
     except FileNotFoundError:
         return
-    except NotADirectoryError:
-        yield Finding(str(root.path / layout.SESSIONS), 0, "not a folder", _PLANTED)
+    except Damaged as error:
+        yield Finding.of(error)
         return
     for name in names:
         yield from _check_link(root, f"{layout.SESSIONS}/{name}", f"../{layout.RUNS}/")

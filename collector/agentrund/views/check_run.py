@@ -72,25 +72,29 @@ class RunCheck:
     def _entries(self) -> Iterator[Finding]:
         yield from check_path(str(self._root.path / self._folder))
         for below in ("", layout.BLOBS):
+            folder = f"{self._folder}/{below}".rstrip("/")
             try:
-                with os.scandir(self._root.path / self._folder / below) as entries:
+                with self._root.folder(folder) as at, os.scandir(at) as entries:
                     for entry in entries:
-                        yield from self._entry(entry, is_blob=bool(below))
-            except (FileNotFoundError, NotADirectoryError):
+                        yield from self._entry(str(self._root.path / folder), entry, is_blob=bool(below))
+            except FileNotFoundError:
                 continue
+            except Damaged as error:
+                if not below:  # what is no folder has been named among the entries around it
+                    yield Finding.of(error)
 
-    def _entry(self, entry: os.DirEntry[str], *, is_blob: bool) -> Iterator[Finding]:
-        info = entry.stat(follow_symlinks=False)
+    def _entry(self, folder: str, entry: os.DirEntry[str], *, is_blob: bool) -> Iterator[Finding]:
+        path, info = f"{folder}/{entry.name}", entry.stat(follow_symlinks=False)
         if not is_blob and entry.name in _FOLDERS:
             if not stat.S_ISDIR(info.st_mode):
-                yield Finding(entry.path, 0, "not a folder", _PLANTED)
+                yield Finding(path, 0, "not a folder", _PLANTED)
         elif not stat.S_ISREG(info.st_mode):
-            yield Finding(entry.path, 0, "not a regular file", _PLANTED)
+            yield Finding(path, 0, "not a regular file", _PLANTED)
         elif info.st_nlink > 1:
-            yield Finding(entry.path, 0, f"has {info.st_nlink} names: it is also outside the run", _PLANTED)
+            yield Finding(path, 0, f"has {info.st_nlink} names: it is also outside the run", _PLANTED)
         # What the agent lets others do with its artifacts is its own business.
         if is_blob or entry.name != layout.ARTIFACTS:
-            yield from check_mode(entry.path, info)
+            yield from check_mode(path, info)
 
     # -- the trace, and the transcript beside it ----------------------------------------------------
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -17,6 +18,7 @@ from agentrund.model.errors import Damaged, NoSuchRun, UsageError
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_NAMES: Final = frozenset({"", ".", ".."})
 _NO_ROOT: Final = "name the root with --root or AGENTRUND_ROOT, or start `agentrund serve` here"
 
 
@@ -28,26 +30,44 @@ class Root:
 
     def open(self, relative: str) -> BinaryIO:
         """Open a file below the root. Raises FileNotFoundError; Damaged where it is no plain file."""
-        *folders, name = relative.split("/")
-        if not {"", ".", ".."}.isdisjoint((*folders, name)):
+        above, _, name = relative.rpartition("/")
+        if name in _NO_NAMES:
             raise self._damaged(relative, "leaves its folder")
-        at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for folder in folders:
-                below = os.open(folder, _FOLDER, dir_fd=at)
-                os.close(at)
-                at = below
-            fd = os.open(name, _FILE, dir_fd=at)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise self._damaged(relative, error.strerror or "cannot be opened") from error
-        finally:
-            os.close(at)
+        with self.folder(above) as at:
+            try:
+                fd = os.open(name, _FILE, dir_fd=at)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise self._damaged(relative, error.strerror or "cannot be opened") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise self._damaged(relative, "not a plain file")
         return os.fdopen(fd, "rb")
+
+    @contextmanager
+    def folder(self, relative: str = "") -> Iterator[int]:
+        """The descriptor of a folder below the root, or of the root itself.
+
+        Raises FileNotFoundError; Damaged where it is no folder.
+        """
+        folders = relative.split("/") if relative else []
+        if not _NO_NAMES.isdisjoint(folders):
+            raise self._damaged(relative, "leaves its folder")
+        at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                for folder in folders:
+                    below = os.open(folder, _FOLDER, dir_fd=at)
+                    os.close(at)
+                    at = below
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise self._damaged(relative, error.strerror or "cannot be opened") from error
+            yield at
+        finally:
+            os.close(at)
 
     def _damaged(self, relative: str, why: str) -> Damaged:
         return Damaged(
@@ -67,26 +87,29 @@ class Root:
         if not run_id or "/" in run_id or "\0" in run_id or run_id.startswith("."):
             return False
         try:
-            return stat.S_ISDIR(os.lstat(self.path / layout.run_dir(run_id)).st_mode)
-        except OSError:
+            with self.folder(layout.RUNS) as runs:
+                return stat.S_ISDIR(os.stat(run_id, dir_fd=runs, follow_symlinks=False).st_mode)
+        except (OSError, Damaged):
             return False
 
     def run_ids(self) -> list[str]:
         """The names of all runs' folders, newest first."""
         try:
-            with os.scandir(self.path / layout.RUNS) as entries:
+            with self.folder(layout.RUNS) as runs, os.scandir(runs) as entries:
                 found = [
                     e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")
                 ]
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
         return sorted(found, reverse=True)
 
     def link(self, relative: str) -> str | None:
         """The run a link of the root points at; None where there is none, or it points elsewhere."""
+        above, _, name = relative.rpartition("/")
         try:
-            target = str((self.path / relative).readlink())
-        except OSError:
+            with self.folder(above) as at:
+                target = os.readlink(name, dir_fd=at)
+        except (OSError, Damaged):
             return None
         run_id = target.rsplit("/", 1)[-1]
         return run_id if self.has_run(run_id) else None

@@ -39,7 +39,11 @@ def verify(
         yield from check_root_modes(root)
         yield from rows.load()
         yield from check_links(root)
-        found = [run_id for run_id in sorted(root.run_ids()) if is_run_id(run_id)]
+        try:
+            found = [run_id for run_id in sorted(root.run_ids()) if is_run_id(run_id)]
+        except Damaged as error:
+            yield Finding.of(error)
+            found = []
         yield from _runs(root, found, rows, progress)
         yield from rows.missing(found)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agentrund.formats import layout
-from agentrund.formats.spilled import pointer_of
+from agentrund.formats.spilled import is_ref, pointer_of
 from agentrund.model.errors import Damaged
 from agentrund.model.event import Json, Record
 from agentrund.views.folder import Root
@@ -18,7 +18,7 @@ def whole(root: Root, record: Record) -> Record:
     """``record`` with every blob read. Raises Damaged where one is missing."""
     payload = record.payload
     out: Json = {}
-    has_ref = isinstance(payload.get("text_ref"), str)
+    has_ref = is_ref(payload.get("text_ref"))
     for key, value in payload.items():
         if has_ref and key == "text_ref":
             out["text"] = read_blob(root, record.run_id, value)

@@ -46,11 +46,31 @@ def test_a_missing_blob_is_damage(tmp_path):
     assert show.event(Root(tmp_path), RUN, 3, show.HIGH).payload["text_ref"] == f"blobs/{blob.name}"
 
 
-@pytest.mark.parametrize("ref", ["../../../secret", "/etc/passwd", "blobs/../../x", "blobs/link"])
-def test_a_forged_reference_leads_nowhere(tmp_path, ref):
+FORGED = [
+    "../../../secret",
+    "/etc/passwd",
+    "blobs/../../x",
+    "blobs/link",
+    "trace.jsonl",
+    "blobs/0123456g.txt",
+]
+
+
+@pytest.mark.parametrize("ref", FORGED)
+def test_a_forged_reference_is_only_text(tmp_path, ref):
     (tmp_path / "secret").write_text("secret")
-    folder = write_run(tmp_path, [("log", None, {"text_ref": ref, "preview": "", "bytes": 1})])
-    (folder / "blobs" / "link").symlink_to("../../../secret")
+    forged = {"text_ref": ref, "preview": "", "bytes": 1}
+    payload = {**forged, "x": {"ref": ref, "preview": "", "bytes": 1}}
+    write_run(tmp_path, [("log", None, payload)])
+    assert show.event(Root(tmp_path), RUN, 1, show.FULL).payload == payload
+
+
+def test_a_reference_to_a_planted_link_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    folder = write_run(
+        tmp_path, [("log", None, {"text_ref": "blobs/00000000.txt", "preview": "", "bytes": 1})]
+    )
+    (folder / "blobs" / "00000000.txt").symlink_to("../../../secret")
     with pytest.raises(Damaged):
         show.event(Root(tmp_path), RUN, 1, show.FULL)
 
@@ -103,7 +123,7 @@ def test_what_was_spilled_comes_back(tmp_path_factory, payload):
     blobs.mkdir(parents=True)
 
     def put(data):
-        name = f"{len(list(blobs.iterdir()))}.txt"
+        name = f"{len(list(blobs.iterdir())):08x}.txt"
         (blobs / name).write_bytes(data)
         return f"blobs/{name}"
 
