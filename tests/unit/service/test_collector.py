@@ -11,6 +11,7 @@ import pytest
 from agentrund.model.errors import Unavailable
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
+from agentrund.service.exposure import Demands
 from agentrund.service.listener import Listener
 from agentrund.service.settings_types import Address
 from agentrund.store.root import Root
@@ -22,7 +23,7 @@ def test_a_start_that_fails_half_way_leaves_nothing_at_work(tmp_path, monkeypatc
     async def story(port: int) -> None:
         settings = Settings(root=tmp_path / "root", otlp_grpc=Address("127.0.0.1", port))
         with closing(Root.open(settings.root, {"pid": 1})) as root, closing(Listener(tmp_path / "s")) as door:
-            collector = Collector(settings, root, door)
+            collector = Collector(settings, root, door, Demands())
             with pytest.raises(Unavailable):
                 await collector.start()
             assert await collector.stop()
