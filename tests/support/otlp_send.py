@@ -14,12 +14,12 @@ SERVICES = {
 }
 
 
-def send(address: str, signal: str, body: bytes) -> bytes:
-    """One Export call with raw bytes; returns the raw answer."""
+def send(address: str, signal: str, body: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """One Export call with raw bytes and headers; returns the raw answer."""
     with grpc.insecure_channel(address, options=[("grpc.max_send_message_length", -1)]) as channel:
         method = f"/opentelemetry.proto.collector.{SERVICES[signal]}/Export"
         return channel.unary_unary(method, request_serializer=None, response_deserializer=None)(
-            body, timeout=30
+            body, timeout=30, metadata=metadata
         )
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any, Final, Protocol
 import click
 import msgspec
 
-from agentrund.formats.escape import one_line
+from agentrund.formats.escape import json_text, one_line
 
 _UNIT: Final = 1024
 _CLEAR_LINE: Final = "\r\x1b[K"
@@ -33,6 +33,11 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.write(data)
 
 
+def write_json(data: bytes) -> None:
+    """JSON to stdout, as it is; to a terminal with escapes for what that would act on."""
+    write(json_text(data) if sys.stdout.isatty() else data)
+
+
 def flush() -> None:
     """Hand over what was written: what a follower waits for must not sit in a buffer."""
     sys.stdout.buffer.flush()
@@ -45,7 +50,7 @@ def note(text: str) -> None:
 
 def json_line(value: Any) -> None:
     """One JSON document on one line. Integers of any size keep their digits."""
-    write(msgspec.json.encode(value) + b"\n")
+    write_json(msgspec.json.encode(value) + b"\n")
 
 
 def count(number: int, what: str) -> str:

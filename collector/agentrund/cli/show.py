@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import click
@@ -64,15 +65,19 @@ def command(*, run: str, detail: str | None, form: str | None, root: str | None,
 
 def _show_event(root: Root, run_id: str, seq: int, detail: str, form: str) -> None:
     record = show.event(root, run_id, seq, detail)
-    output.write(show.event_text(record, detail).encode() if form == TEXT else show.event_json(record))
+    if form == TEXT:
+        output.write(show.event_text(record, detail).encode())
+    else:
+        output.write_json(show.event_json(record))
 
 
 def _show_run(root: Root, run_id: str, detail: str, form: str) -> None:
-    if form == JSONL:
-        pieces = show.jsonl(root, run_id, detail)
-    elif form == JSON:
-        pieces = show.document(root, run_id, detail)
-    elif detail == show.FULL:
+    if form in (JSON, JSONL):
+        for piece in (show.document if form == JSON else show.jsonl)(root, run_id, detail):
+            output.write_json(piece)
+        return
+    pieces: Iterator[bytes]
+    if detail == show.FULL:
         pieces = (text.encode() for text in show.texts(root, run_id))
     elif detail == show.LOW:
         pieces = iter([show.summary(root, run_id).encode()])

@@ -64,10 +64,11 @@ def command(
         raise UsageError(f"`{run}` and --after both name an event", hint="give one of them")
     start = parse_anchor(after) if after is not None else target.seq
     colored = output.use_color(color) and not as_json
+    write = output.write_json if as_json else output.write
     with Tail(folder, target.run_id, after=start, last=lines, as_json=as_json) as tail:
         while True:
             while data := tail.read():
-                output.write(paint(data) if colored else data)
+                write(paint(data) if colored else data)
             output.flush()
             if not follow:
                 break

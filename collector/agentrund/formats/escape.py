@@ -15,6 +15,7 @@ _NEWLINE: Final = "⏎"
 # embeddings and overrides; the bidi isolates.
 _HARMFUL: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _IN_LINE: Final = re.compile(rf"[\x00-\x1f{_HARMFUL}]")
+_IN_JSON: Final = re.compile(rf"[{_HARMFUL}]")
 _IN_BLOCK: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_HARMFUL}]")
 # Digits as ripgrep's \d has them: any script's. Read over "\n" + block, so the first line counts too.
 _FORGEABLE: Final = re.compile(r"\n(?=#\d|[┌└]─|==== attempt|---- attempt)")
@@ -42,6 +43,16 @@ def one_line(text: str) -> str:
         return text
     # Of every page the common ones by themselves: a pattern's call for each line of a long text is slow.
     return _IN_LINE.sub(_escaped, text.replace("\n", _NEWLINE).replace("\t", r"\x09"))
+
+
+def json_text(data: bytes) -> bytes:
+    """JSON text that a terminal shows: the same values, with escapes for what it would act on.
+
+    Line breaks between documents stay; those within strings, and all other C0, JSON escapes itself.
+    """
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", data.decode("utf-8", "replace")).encode()
 
 
 def markdown(text: str, limit: int) -> str:
