@@ -84,10 +84,7 @@ class IndexFile:
     def swap(self) -> None:
         """Go on with the file that has taken the old one's place, and with what was put meanwhile."""
         held, self._held = self._held or {}, None
-        os.close(self._fd)
-        self._fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
-        self._end = os.fstat(self._fd).st_size
-        self._slots.clear()
+        self._open_again()
         for run_id, row in held.items():
             if row is None:
                 self.blank(run_id)
@@ -162,13 +159,18 @@ class IndexFile:
         info = os.fstat(self._fd)
         if info.st_nlink and info.st_size >= self._end:
             return
-        log.warning("index.jsonl was cut or removed under us: it is made again from the traces")
+        self._open_again()
         self.harmed = True
-        os.close(self._fd)
-        self._fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
-        self._end = os.fstat(self._fd).st_size
-        self._slots.clear()
+        log.warning("index.jsonl was cut or removed under us: it is made again from the traces")
         self._cut_torn_tail()
+
+    def _open_again(self) -> None:
+        # The new one first: where it cannot be had, the old descriptor must not become another file's.
+        fd = self._folder.open_file(layout.INDEX, os.O_RDWR | os.O_CREAT)
+        os.close(self._fd)
+        self._fd = fd
+        self._end = os.fstat(fd).st_size
+        self._slots.clear()
 
 
 def rebuild(folder: Folder, rows: Callable[[], Iterator[Json]]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrund.formats import index
-from agentrund.model.errors import Damaged
+from agentrund.model.errors import Damaged, Unavailable
 from agentrund.store import index_file
 from agentrund.store.folder import Folder
 from agentrund.store.index_file import IndexFile
@@ -114,3 +115,24 @@ def test_rebuilding_replaces_the_file_whole(tmp_path):
         index_file.rebuild(folder, lambda: (row(run_id, "ok") for run_id in RUNS))
         assert list(read(tmp_path)) == RUNS
         assert sorted(p.name for p in tmp_path.iterdir()) == ["index.jsonl"]
+
+
+def test_where_the_file_cannot_be_opened_again_no_other_file_is_written(tmp_path):
+    with Folder.root(tmp_path) as folder:
+        index = IndexFile(folder)
+        index.put(row("20260101_000000_0001"))
+        (tmp_path / "index.jsonl").unlink()
+        (tmp_path / "index.jsonl").symlink_to(tmp_path / "elsewhere")
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                index.put(row("20260101_000000_0002"))
+            # It gets the number of whatever descriptor was given up last.
+            others = [os.open(tmp_path / f"other{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
+            for fd in others:
+                os.ftruncate(fd, 1 << 16)
+        for fd in others:
+            assert os.pread(fd, 1 << 16, 0).strip(b"\0") == b""
+        (tmp_path / "index.jsonl").unlink()
+        index.put(row("20260101_000000_0002"))
+        assert index.run_ids() == {"20260101_000000_0002"}
+        index.close()
