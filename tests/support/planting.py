@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -70,3 +71,21 @@ def plant(path: Path, what: str, outside: Outside) -> None:
     _clear(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     PLANTS[what](path, outside)
+
+
+def swap(path: Path, what: str, outside: Outside) -> None:
+    """``what`` in the place of whatever is at ``path`` for a moment; that comes back afterwards.
+
+    Whoever works there meanwhile may be quicker than we are: then there is nothing to take back.
+    """
+    away = path.with_name(f"{path.name}.away")
+    with suppress(OSError):
+        path.rename(away)
+    with suppress(OSError):
+        PLANTS[what](path, outside)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    with suppress(OSError):
+        away.rename(path)
