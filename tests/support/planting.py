@@ -19,7 +19,7 @@ class Outside:
         self.inner = self.folder / "inner"
         self.inner.mkdir(parents=True)
         self.file = self.folder / "canary.txt"
-        self.file.write_text("canary\n")
+        self.file.write_text("kept to itself\n")
         (self.inner / "inside.txt").write_text("inside\n")
         self.file.chmod(0o644)
         self._before = listing(self.folder)

@@ -142,7 +142,7 @@ def test_readers_neither_follow_nor_wait(tmp_path, outside, name, what):
         except AgentrundError as error:
             said.append(error.message)
     text = repr(said)
-    assert "canary\n" not in text
+    assert "kept to itself" not in text
     assert "inside" not in text
     assert listing(root) == before
 
