@@ -142,7 +142,8 @@ def test_readers_neither_follow_nor_wait(tmp_path, outside, name, what):
         except AgentrundError as error:
             said.append(error.message)
     text = repr(said)
-    assert "kept to itself" not in text
+    if what != "hard link":  # of which backups are made: it is the file, and `verify` names it
+        assert "kept to itself" not in text
     assert "inside" not in text
     assert listing(root) == before
 
