@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from crash.ledger import SUFFIX, Ledger, body
@@ -242,7 +243,12 @@ def run_otlp(orders: Orders) -> None:
             for _ in range(chance.randrange(4) if orders.hasty else 0):
                 _give_up_early(export, request, chance.uniform(0.001, 0.02), grpc.RpcError)
                 source.ledger.repeated()
-            _until_answered(lambda request=request: export(request, timeout=10), source.ledger, grpc.RpcError)
+            # As if the answers were lost on their way: a hasty one sends again what was stored.
+            for again in range(2 if orders.hasty and chance.random() < 0.5 else 1):
+                call = partial(export, request, timeout=10)
+                _until_answered(call, source.ledger, grpc.RpcError)
+                if again:
+                    source.ledger.repeated()
             source.ledger.acked(source.n)
     source.ledger.ended()
 
