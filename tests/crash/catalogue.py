@@ -7,6 +7,7 @@ from typing import Final
 
 from crash.scenario import Load, Scenario, Tmpfs
 from crash.steps import (
+    Crowd,
     FillDisk,
     FreeDisk,
     FreezeCollector,
@@ -139,14 +140,11 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "descriptors-gone",
-        "no descriptor left under load, then enough again",
-        (
-            Progress(20),
-            Repeat(3, (LimitDescriptors(48), Pause(0.5, 1.5), LimitDescriptors(4096), Progress(30))),
-        ),
+        "three hundred silent connections take every descriptor there is",
+        (Progress(20), LimitDescriptors(128), Repeat(3, (Crowd(300, 0.5, 1.5), Progress(30)))),
         short=1,
         full=4,
-        quiet_log_bytes=40_000,
+        quiet_log_bytes=20_000,
     ),
 )
 

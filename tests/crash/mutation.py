@@ -19,7 +19,12 @@ FAILED: Final = 1
 
 def noticed(name: str, mutant: Mutant) -> bool:
     """Whether every row and test that should notice does. Raises RuntimeError where the check itself broke."""
-    env = {**os.environ, VARIABLE: name, "AGENTRUND_TEST_MAIN": "crash.mutant", "PYTHONPATH": str(PROJECT / "tests")}
+    env = {
+        **os.environ,
+        VARIABLE: name,
+        "AGENTRUND_TEST_MAIN": "crash.mutant",
+        "PYTHONPATH": str(PROJECT / "tests"),
+    }
     found = [_ends_with(VIOLATED, ["crash", row], env) for row in mutant.rows]
     pytest = ["pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider"]
     found += [_ends_with(FAILED, [*pytest, test], env) for test in mutant.tests]

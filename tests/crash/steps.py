@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from crash.scenario import Step
@@ -174,12 +176,28 @@ class FreeDisk:
 
 @dataclass(frozen=True, slots=True)
 class LimitDescriptors:
-    """Lower (or raise again) how many descriptors the living collector may have."""
+    """So many descriptors the living collector may have from now on."""
 
     most: int
 
     def __call__(self, world: World) -> None:
-        pid = world.daemon.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(self.most, hard), hard))
+        resource.prlimit(world.daemon.process.pid, resource.RLIMIT_NOFILE, (self.most, self.most))
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """So many connections that say nothing, held for a random while."""
+
+    connections: int
+    least: float
+    most: float
+
+    def __call__(self, world: World) -> None:
+        with ExitStack() as crowd:
+            for _ in range(self.connections):
+                sock = crowd.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                sock.setblocking(False)
+                with suppress(OSError):  # a full backlog is part of it
+                    sock.connect(str(world.daemon.socket))
+            time.sleep(world.chance.uniform(self.least, self.most))
         world.trials += 1

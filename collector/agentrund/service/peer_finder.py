@@ -7,6 +7,7 @@ import dataclasses
 from collections import OrderedDict
 from typing import Final
 
+from agentrund.model.errors import Overloaded
 from agentrund.model.otlp import Peer
 from agentrund.model.source import Identity
 from agentrund.service import socket_owner
@@ -15,6 +16,7 @@ from agentrund.service.process_watch import boot_id, process_uid, start_time
 _REMEMBERED: Final = 1024
 """Connections remembered; a look-up costs some milliseconds, an entry some hundred bytes."""
 _RECENT: Final = 16
+RETRY_S: Final = 1.0
 
 
 class PeerFinder:
@@ -27,13 +29,22 @@ class PeerFinder:
         self._boot_id = boot_id()
 
     async def find(self, peer: Peer) -> Peer:
-        """The peer with its process, as far as the kernel tells. Unchanged for other hosts."""
+        """The peer with its process, as far as the kernel tells. Unchanged for other hosts.
+
+        Raises Overloaded where there is no descriptor left to look with.
+        """
         if peer.host is None or peer.port is None:
             # gRPC has no address any more for a call that was given up before it was looked at.
             return dataclasses.replace(peer, hung_up=True)
         if not socket_owner.is_local(peer.host):
             return peer
-        key = (peer.host, peer.port)
+        try:
+            return await self._find_local(peer, (peer.host, peer.port))
+        except OSError as error:
+            # Who it is must be known before anything is taken from it: it sends again.
+            raise Overloaded(f"cannot look at your process now: {error.strerror}", retry_s=RETRY_S) from error
+
+    async def _find_local(self, peer: Peer, key: tuple[str, int]) -> Peer:
         identity = self._known.get(key)
         if identity is None or not _lives(identity):
             # A port is used again by the next connection: only a living owner is remembered.
