@@ -15,7 +15,9 @@ import msgspec
 
 from agentrund.formats import layout
 from agentrund.formats.derive import Derived, Deriver
+from agentrund.formats.index import Row
 from agentrund.model.errors import Damaged
+from agentrund.model.ids import is_run_id
 from agentrund.model.run_state import RUNNING
 from agentrund.views.check_blobs import BlobCheck
 from agentrund.views.check_index import IndexRows
@@ -25,10 +27,12 @@ from agentrund.views.check_trace import LineCheck
 from agentrund.views.check_transcript import REBUILD, Transcript, first_difference
 from agentrund.views.finding import Finding
 from agentrund.views.folder import Root
+from agentrund.views.served import is_served
 
 _TRACE_HINT: Final = "the trace is the only copy of this event; the lines around it can still be read"
 _TORN_HINT: Final = "the next start of the collector moves torn bytes to quarantine"
 _PLANTED: Final = "look who put it there"
+_UNFINISHED: Final = "no collector is at work here; the next one to start completes the run"
 _FOLDERS: Final = frozenset({layout.BLOBS, layout.ARTIFACTS})
 METRICS: Final = "metrics.jsonl"
 
@@ -49,7 +53,11 @@ class RunCheck:
         try:
             trace = self._root.open(f"{self._folder}/{layout.TRACE}")
         except FileNotFoundError:
-            yield Finding(self._path(layout.TRACE), 0, "missing", "without its trace a run cannot be read")
+            # A run has its row and its folder before its first record.
+            if not self._is_being_written():
+                yield Finding(
+                    self._path(layout.TRACE), 0, "missing", "without its trace a run cannot be read"
+                )
             return
         except Damaged as error:
             yield Finding.of(error)
@@ -106,8 +114,10 @@ class RunCheck:
         with Transcript(self._root, self._run_id) as transcript:
             for line in _whole(trace):
                 if not line.endswith(b"\n"):
-                    yield Finding(path, offset, f"{len(line)} bytes of a torn last line", _TORN_HINT)
                     offset += len(line)
+                    if os.fstat(trace.fileno()).st_size == offset and not self._is_being_written():
+                        at = offset - len(line)
+                        yield Finding(path, at, f"{len(line)} bytes of a torn last line", _TORN_HINT)
                     break
                 record, wrong = lines.feed(line)
                 if record is not None:
@@ -122,7 +132,12 @@ class RunCheck:
                 if not damaged:
                     yield from transcript.feed(record, deriver.feed(record), deriver.state)
             if not damaged:
-                yield from transcript.end(is_open=deriver.state.is_open, may_grow=lambda: bool(trace.read(1)))
+                yield from transcript.end(
+                    may_lag=lambda: (
+                        deriver.state.is_open or self._is_unfinished() or self._is_due(layout.LOGS)
+                    ),
+                    may_grow=lambda: bool(trace.read(1)),
+                )
         return damaged, offset
 
     def _metrics(self) -> Iterator[Finding]:
@@ -142,11 +157,31 @@ class RunCheck:
 
     # -- what is made from the trace ----------------------------------------------------------------
 
+    def _row(self) -> tuple[int, Row] | None:
+        return None if self._index is None else self._index.row(self._run_id)
+
+    def _is_unfinished(self) -> bool:
+        """Whether its row, which is written after all other files, still says running."""
+        slot = self._row()
+        return slot is not None and slot[1].get("status") == RUNNING
+
+    def _is_being_written(self) -> bool:
+        return self._is_unfinished() and is_served(self._root)
+
+    def _is_due(self, name: str) -> bool:
+        """Whether a collector is about to bring a file up to its trace, to which a late event has come."""
+        try:
+            made, trace = (os.lstat(self._path(n)).st_mtime_ns for n in (name, layout.TRACE))
+        except OSError:
+            return False
+        return made <= trace and is_served(self._root)
+
     def _derived(self, deriver: Deriver) -> Iterator[Finding]:
-        slot = None if self._index is None else self._index.row(self._run_id)
-        offset, row = slot if slot is not None else (0, None)
-        # A row that says running is rewritten after all other files: they may be missing or old.
-        if deriver.state.is_open or (row is not None and row.get("status") == RUNNING):
+        if deriver.state.is_open:
+            return
+        if self._is_unfinished():
+            if not is_served(self._root):
+                yield from self._row_finding("says running, but its trace has ended", _UNFINISHED)
             return
         derived = deriver.result()
         for name, expected in _files(derived):
@@ -158,17 +193,37 @@ class RunCheck:
             except Damaged as error:
                 yield Finding.of(error)
                 continue
-            if found != expected:
+            if found != expected and not self._is_due(name):
                 where = first_difference(found, expected)
                 yield Finding(self._path(name), where, "not what the trace says", self._hint)
-        if row is not None and row != derived.row:
-            keys = ", ".join(key for key, value in derived.row.items() if row.get(key) != value)
-            yield Finding(
-                str(self._root.path / layout.INDEX),
-                offset,
-                f"the row of {self._run_id} differs from its trace in {keys or 'its keys'}",
+        slot = self._row()
+        if slot is not None and slot[1] != derived.row and not self._is_due(layout.META):
+            keys = ", ".join(key for key, value in derived.row.items() if slot[1].get(key) != value)
+            yield from self._row_finding(
+                f"differs from its trace in {keys or 'its keys'}",
                 "`agentrund reindex` builds the index again",
             )
+
+    def _row_finding(self, what: str, hint: str) -> Iterator[Finding]:
+        slot = self._row()
+        if slot is not None:
+            path = str(self._root.path / layout.INDEX)
+            yield Finding(path, slot[0], f"the row of {self._run_id} {what}", hint)
+
+
+def check_runs_folder(root: Root) -> Iterator[Finding]:
+    """Whether nothing but runs' own folders lies where runs lie."""
+    try:
+        with root.folder(layout.RUNS) as runs, os.scandir(runs) as entries:
+            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except (FileNotFoundError, Damaged):
+        return  # who asked for the runs has said so
+    for name, is_folder in found:
+        path = str(root.path / layout.run_dir(name))
+        if not is_folder:
+            yield Finding(path, 0, "not a folder", _PLANTED)
+        elif not is_run_id(name):
+            yield Finding(path, 0, "its name is no run id: nobody looks into it", _PLANTED)
 
 
 def _whole(trace: BinaryIO) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ byte a record, for what its number opened.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ class LineCheck:
             # The numbers that follow are judged by each other.
             self._expected = None
             return None, [error.message if isinstance(error, Damaged) else f"not a trace record: {error}"]
-        return record, [*self._number(record, keys), *self._place(record)]
+        return record, [*self._number(record, keys), *_written(line, record), *self._place(record)]
 
     def _number(self, record: Record, keys: tuple[str, ...]) -> Iterator[str]:
         if keys not in (KEYS, (*KEYS, "src")):
@@ -84,6 +85,14 @@ class LineCheck:
             return
         self._opened.extend(bytes(gap))
         self._opened.append(_OPENERS.get(record.type, 0))
+
+
+def _written(line: bytes, record: Record) -> Iterator[str]:
+    """Whether a line is, but for its payload, what is written for its record: no key twice, no blanks."""
+    head = trace_jsonl.encode(replace(record, raw=b"", src=None)).removesuffix(b"}\n")
+    tail = b"}\n" if record.src is None else b',"src":%b}\n' % trace_jsonl.dump_payload(record.src)
+    if not line.startswith(head + b"{") or not line.endswith(b"}" + tail):
+        yield "not the bytes that are written for such a record"
 
 
 def _same_millisecond(record: Record) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, Self
 
@@ -63,12 +64,22 @@ class Transcript:
         else:
             yield finding
 
-    def end(self, *, is_open: bool, may_grow: Callable[[], bool]) -> Iterator[Finding]:
-        """What is missing or too much; ``may_grow`` tells whether the trace has gone on meanwhile."""
-        if self._short is not None and not is_open:
+    def end(self, *, may_lag: Callable[[], bool], may_grow: Callable[[], bool]) -> Iterator[Finding]:
+        """What is missing or too much.
+
+        ``may_lag`` tells whether it may be behind its trace, ``may_grow`` whether that has gone on meanwhile.
+        """
+        if self._short is not None and self._size() <= self._short.offset and not may_lag():
             yield self._short
         if self._agrees and self._file is not None and self._file.read(1) and not may_grow():
             yield Finding(self._path, self._offset, "more than the trace says", self._hint)
+
+    def _size(self) -> int:
+        """Its size by now: one that was short while its run went on may have been completed meanwhile."""
+        try:
+            return max(os.lstat(self._path).st_size, 0 if self._file is not None else 1)
+        except FileNotFoundError:
+            return 0
 
 
 def first_difference(found: bytes, expected: bytes) -> int:

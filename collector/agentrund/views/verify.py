@@ -13,7 +13,7 @@ from agentrund.model.errors import Damaged
 from agentrund.model.ids import is_run_id
 from agentrund.views.check_index import IndexRows, check_links
 from agentrund.views.check_modes import check_root_modes
-from agentrund.views.check_run import RunCheck
+from agentrund.views.check_run import RunCheck, check_runs_folder
 from agentrund.views.check_transcript import first_difference
 from agentrund.views.finding import Finding
 from agentrund.views.folder import Root
@@ -37,15 +37,17 @@ def verify(
             return
         yield from _navigate(root)
         yield from check_root_modes(root)
-        yield from rows.load()
-        yield from check_links(root)
+        # Before the rows are read: a run has its row before it has its folder.
         try:
             found = [run_id for run_id in sorted(root.run_ids()) if is_run_id(run_id)]
         except Damaged as error:
             yield Finding.of(error)
             found = []
+        yield from rows.load()
+        yield from check_links(root, rows)
+        yield from check_runs_folder(root)
         yield from _runs(root, found, rows, progress)
-        yield from rows.missing(found)
+        yield from rows.unmatched(found)
 
 
 def _runs(root: Root, run_ids: list[str], rows: IndexRows, progress: Progress | None) -> Iterator[Finding]:

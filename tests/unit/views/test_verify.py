@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from agentrund.formats import layout
+from agentrund.views.check_transcript import first_difference
 from agentrund.views.folder import Root
 from agentrund.views.verify import verify
 from support.records import RUN, Book
@@ -205,7 +207,14 @@ def test_a_row_that_says_running_of_a_run_that_has_ended_waits_for_its_collector
         (root / in_run(name)).unlink()
     path = root / layout.INDEX
     path.write_bytes(path.read_bytes().replace(b'"status":"failed"', b'"status":"running"', 1))
-    assert found(root) == []
+    at_work = root / layout.STATE / layout.LOCK
+    at_work.parent.mkdir(mode=0o700)
+    for owner, is_served in ((f'{{"pid":{os.getpid()}}}', True), ('{"pid":4194305}', False), ("", False)):
+        at_work.write_text(owner)
+        assert (found(root) == []) == is_served
+    assert found(root) == [
+        ("index.jsonl", 0, f"the row of {RUN} says running, but its trace has ended"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -280,6 +289,197 @@ def test_progress_counts_runs(root):
     for runs in (None, [RUN]):
         assert list(verify(Root(root), runs, lambda done, total: told.append((done, total)))) == []
     assert told == [(1, 2), (2, 2), (1, 1)]
+
+
+OTHER = "20260830_150000_0001"
+
+
+def edit(name, change):
+    """Plant by changing a file's bytes; expected where the first one differs."""
+
+    def plant(root):
+        path = root / name
+        before = path.read_bytes()
+        after = change(before)
+        assert after != before
+        path.write_bytes(after)
+        return name, first_difference(after, before)
+
+    return plant
+
+
+def lines(change, at=3):
+    """Plant by changing the list of a trace's lines; expected at the beginning of line ``at``."""
+
+    def plant(root):
+        path = root / in_run("trace.jsonl")
+        found = path.read_bytes().splitlines(keepends=True)
+        where = sum(map(len, found[:at]))
+        change(found)
+        path.write_bytes(b"".join(found))
+        return in_run("trace.jsonl"), where
+
+    return plant
+
+
+def line(old, new, at=3):
+    """Plant by changing one line of a trace."""
+
+    def change(found):
+        assert old in found[at]
+        found[at] = found[at].replace(old, new, 1)
+
+    return lines(change, at)
+
+
+def swap(found):
+    found[3], found[4] = found[4], found[3]
+
+
+def reset(found):
+    for n, text in enumerate(found[3:], start=1):
+        found[n + 2] = re.sub(rb'"seq":\d+', b'"seq":%d' % n, text, count=1)
+
+
+def blob(change):
+    """Plant in the longer of a run's blobs."""
+
+    def plant(root):
+        path = blobs_of(root)[1]
+        where = change(path)
+        return path.relative_to(root).as_posix(), where
+
+    return plant
+
+
+def truncated(path):
+    os.truncate(path, 1000)
+    return 1000
+
+
+def changed(path):
+    path.write_bytes(b"y" + path.read_bytes()[1:])
+    return 0
+
+
+def gone(path):
+    path.unlink()
+    return 0
+
+
+def at(name, change, where=0):
+    """Plant at a path; expected there."""
+
+    def plant(root):
+        change(root / name)
+        return name, where
+
+    return plant
+
+
+def linked(path):
+    path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def retarget(target):
+    def change(path):
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    return change
+
+
+def row(change, which=0):
+    """Plant by changing the list of index rows; expected at the beginning of row ``which``."""
+
+    def plant(root):
+        path = root / layout.INDEX
+        rows = path.read_bytes().splitlines(keepends=True)
+        where = sum(map(len, rows[:which]))
+        change(rows)
+        path.write_bytes(b"".join(rows))
+        return layout.INDEX, where
+
+    return plant
+
+
+def set_row(old, new):
+    def change(rows):
+        assert old in rows[0]
+        rows[0] = rows[0].replace(old, new)
+
+    return change
+
+
+KINDS = {
+    "torn tail": lines(lambda found: found.append(b'{"run_id":"2026'), 99),
+    "the last newline gone": lines(lambda found: found.append(found.pop()[:-1]), -1),
+    "a newline gone between": line(b"}\n", b"}"),
+    "a run of NULs": line(b'"type":"llm', b"\0" * 12),
+    "a bit flipped in a number": line(b'"seq":4', b'"seq":5'),
+    "a bit flipped in a key": line(b'"seq"', b'"req"'),
+    "a bit flipped in a bracket": line(b'"payload":{', b'"payload":['),
+    "a bit flipped in a text": edit(in_run("agent.logs"), lambda data: data.replace(b"triage", b"tsiage", 1)),
+    "invalid UTF-8": line(b'"name":"tri', b'"name":"\xff\xfei'),
+    "a line twice": lines(lambda found: found.insert(3, found[2])),
+    "a line missing": lines(lambda found: found.pop(3)),
+    "two lines swapped": lines(swap),
+    "a blank line": lines(lambda found: found.insert(3, b"\n")),
+    "carriage returns": line(b"}\n", b"}\r\n"),
+    "a key twice": line(b'"seq":4', b'"seq":9,"seq":4'),
+    "blanks between": line(b'"seq":4', b'"seq": 4'),
+    "seq begins anew": lines(reset),
+    "another run's id": line(RUN.encode(), OTHER.encode()),
+    "another attempt": line(b'"attempt":1', b'"attempt":3'),
+    "a parent still to come": line(b'"parent_seq":3', b'"parent_seq":8'),
+    "a trace gone": at(in_run("trace.jsonl"), gone),
+    "a blob gone": blob(gone),
+    "a blob changed": blob(changed),
+    "a blob truncated": blob(truncated),
+    "an anchor too many": edit(
+        in_run("agent.logs"), lambda data: data.replace(b"\n#0004", b"\n#0099 00:00:00.000 x\n#0004", 1)
+    ),
+    "an event missing": edit(
+        in_run("agent.logs"), lambda data: re.sub(rb"\n#0002[^\n]*", b"", data, count=1)
+    ),
+    "a forged banner": edit(
+        in_run("agent.logs"), lambda data: data.replace(b"\n\n#0004", b"\n==== attempt 2 ====\n\n#0004", 1)
+    ),
+    "a transcript gone": at(in_run("agent.logs"), gone),
+    "an outline of before": edit(in_run("outline.md"), lambda data: data[: len(data) // 2]),
+    "an outline edited": edit(in_run("outline.md"), lambda data: data.replace(b"triage", b"trlage", 1)),
+    "analytics that count wrongly": edit(
+        in_run("analytics.json"), lambda data: data.replace(b'"tool_calls": 7', b'"tool_calls": 8', 1)
+    ),
+    "meta edited": edit(in_run("meta.json"), lambda data: data.replace(b"explore", b"Explore", 1)),
+    "a point half written": at(in_run("metrics.jsonl"), lambda path: path.write_bytes(b'{"a":1}\n{"a"'), 8),
+    "a row gone": row(lambda rows: rows.pop(1), 0),
+    "a row twice": row(lambda rows: rows.append(rows[0])),
+    "a row of no run": row(lambda rows: rows.append(b'{"run_id":"20200101_000000_0000"}\n'), 2),
+    "a row that is none": row(lambda rows: rows.insert(1, b"\0" * 100 + b"\n"), 1),
+    "a row that counts wrongly": row(set_row(b'"tool_calls":7', b'"tool_calls":8')),
+    "a row that says running": row(set_row(b'"status":"failed"', b'"status":"running"')),
+    "latest dangling": at("latest", retarget("runs/20200101_000000_0000")),
+    "latest leading out": at("latest", retarget("/etc")),
+    "a session's link to another's run": at("sessions/sess_kaggle_eda_7c", retarget(f"../runs/{OTHER}")),
+    "a session of no run": at("sessions/made_up", retarget(f"../runs/{RUN}")),
+    "a file others can write": at(in_run("trace.jsonl"), lambda path: path.chmod(0o666)),
+    "a folder others can write": at("runs", lambda path: path.chmod(0o777)),
+    "a link for a file": at(in_run("outline.md"), linked),
+    "a FIFO": at(in_run("fifo"), os.mkfifo),
+    "a link for a run": at("runs/20200101_000000_0000", lambda path: path.symlink_to(RUN)),
+    "a folder that is no run": at("runs/mine", Path.mkdir),
+    "a file among the runs": at("runs/notes.txt", Path.touch),
+    "NAVIGATE.md edited": edit("NAVIGATE.md", lambda data: data[:9] + b"!" + data[10:]),
+    "NAVIGATE.md gone": at("NAVIGATE.md", gone),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_damage_is_named_with_file_and_offset(root, kind):
+    path, offset = KINDS[kind](root)
+    assert (path, offset) in places(root)
 
 
 def test_reading_changes_nothing(root):
