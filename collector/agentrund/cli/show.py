@@ -12,6 +12,7 @@ from agentrund.cli.errors import DONE
 from agentrund.cli.options import debug_option, json_option, root_option
 from agentrund.cli.reading import open_root
 from agentrund.model.errors import UsageError
+from agentrund.service.clock import Clock
 from agentrund.views import show
 from agentrund.views.folder import Root
 from agentrund.views.resolve import resolve
@@ -80,7 +81,7 @@ def _show_run(root: Root, run_id: str, detail: str, form: str) -> None:
     if detail == show.FULL:
         pieces = (text.encode() for text in show.texts(root, run_id))
     elif detail == show.LOW:
-        pieces = iter([show.summary(root, run_id).encode()])
+        pieces = iter([show.summary(root, run_id, Clock().now()).encode()])
     else:
         pieces = iter([show.outline(root, run_id)])
     for piece in pieces:

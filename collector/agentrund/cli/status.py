@@ -15,7 +15,7 @@ from agentrund.formats.escape import one_line
 from agentrund.model.errors import Unavailable
 from agentrund.service import ask, config
 
-_FOR_PROGRAMS: Final = frozenset({"op", "slow lines"})
+_FOR_PROGRAMS: Final = frozenset({"op", "slow lines", "quiet after s"})
 """What only --json shows."""
 
 
@@ -44,7 +44,10 @@ def command(*, root: str | None, socket: str | None, as_json: bool) -> int:
     if as_json:
         output.json_line(answer)
         return DONE
-    facts = [(name.removesuffix("_bytes").replace("_", " "), _shown(name, answer[name])) for name in answer]
+    shown = {name: _shown(name, value) for name, value in answer.items()}
+    if answer.get("open_runs"):
+        shown["open_runs"] = _open_runs(answer["open_runs"], answer.get("quiet_after_s"))
+    facts = [(name.removesuffix("_bytes").replace("_", " "), text) for name, text in shown.items()]
     facts = [(name, text) for name, text in facts if name not in _FOR_PROGRAMS]
     width = max((len(name) for name, _ in facts), default=0)
     for name, text in facts:
@@ -75,8 +78,6 @@ def _with_spool(error: Unavailable) -> Unavailable:
 
 
 def _shown(name: str, value: Any) -> str:
-    if name == "open_runs" and isinstance(value, list) and value:
-        return "\n".join([str(len(value)), *(f"  {_open_run(run)}" for run in value)])
     if name.endswith("_bytes") and isinstance(value, int):
         return output.size(value)
     if isinstance(value, dict):
@@ -86,8 +87,12 @@ def _shown(name: str, value: Any) -> str:
     return "-" if value is None else one_line(str(value))
 
 
-def _open_run(run: Any) -> str:
-    """One line of a run that is going on."""
+def _open_runs(runs: Any, quiet_after: Any) -> str:
+    return "\n".join([str(len(runs)), *(f"  {_open_run(run, quiet_after)}" for run in runs)])
+
+
+def _open_run(run: Any, quiet_after: Any) -> str:
+    """One line of a run that is going on; it says so where nothing was heard of it for too long."""
     parts = [
         str(run.get("run_id")),
         f"attempt {run.get('attempt')}",
@@ -96,4 +101,7 @@ def _open_run(run: Any) -> str:
     ]
     if run.get("session_id") is not None:
         parts.append(f"session {run['session_id']}")
+    quiet = run.get("quiet_s")
+    if isinstance(quiet, (int, float)) and isinstance(quiet_after, (int, float)) and quiet > quiet_after:
+        parts.append(f"quiet {quiet:.0f} s")
     return one_line("  ".join(parts))

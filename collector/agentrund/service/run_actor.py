@@ -81,6 +81,7 @@ class RunActor:
         self._settling = False
         self._logs_lost = False
         self._remaking: asyncio.Task[None] | None = None
+        self._heard_at: float | None = None
 
     @property
     def run_id(self) -> str:
@@ -91,6 +92,18 @@ class RunActor:
     def state(self) -> RunState:
         """What the run's records say."""
         return self.machine.state
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since its last record or heartbeat; after a restart by the time of its last record."""
+        if self._heard_at is not None:
+            return self._clock.monotonic() - self._heard_at
+        attempt = self.state.attempt
+        return 0.0 if attempt is None else max(0.0, self._clock.now() - attempt.last_ts)
+
+    def heard(self) -> None:
+        """One of its sources has given a sign of life."""
+        self._heard_at = self._clock.monotonic()
 
     # -- coming back ------------------------------------------------------------------------------
 
@@ -212,6 +225,8 @@ class RunActor:
         except RunUnusable as error:
             self._observer.run_lost(self, error)
             raise
+        if self._queued:
+            self.heard()
         self._unrendered += self._queued
         self._queued.clear()
         if self._changes:

@@ -34,9 +34,11 @@ def status(collector: Collector) -> Json:
                 "attempt": len(actor.state.attempts),
                 "last_seq": actor.state.last_seq,
                 "sources": len(actor.state.live_sources()),
+                "quiet_s": round(actor.quiet_s, 1),
             }
             for actor in actors
         ],
+        "quiet_after_s": collector.settings.heartbeat_timeout,
         "otlp": collector.otlp.status(),
         "memory": collector.memory.status(),
         "finalising": len(runs.finalising),

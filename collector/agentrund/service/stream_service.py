@@ -154,6 +154,13 @@ class StreamService:
                 del self._sessions[seat.source]
         self.runs.release(seat.run_id)
 
+    def heard(self, seat: Seat) -> None:
+        """A sign of life of a source."""
+        self.lives.heard(seat.source)
+        actor = self.runs.resident(seat.run_id)
+        if actor is not None:
+            actor.heard()
+
     def leave(self, seat: Seat, cause: str) -> None:
         """A source says it leaves."""
         actor = self.runs.resident(seat.run_id)

@@ -272,7 +272,7 @@ class Session:
         if self._unnumbered:
             self._mark_unnumbered()
         if self._spoke and self._seat is not None:
-            self._service.lives.heard(self._seat.source)
+            self._service.heard(self._seat)
         self._spoke = False
         try:
             for actor in self._touched.values():

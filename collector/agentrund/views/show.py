@@ -17,6 +17,7 @@ from agentrund.formats import escape, figures, layout, trace_jsonl
 from agentrund.formats.derive import Derived, derive
 from agentrund.model.errors import Damaged
 from agentrund.model.event import Json, Record
+from agentrund.model.run_state import RUNNING
 from agentrund.views import trace
 from agentrund.views.folder import Root
 from agentrund.views.seek import whole_lines
@@ -34,15 +35,15 @@ def outline(root: Root, run_id: str) -> bytes:
     return _derive(root, run_id).outline if stored is None else stored
 
 
-def summary(root: Root, run_id: str) -> str:
-    """How a run went, in a few lines."""
+def summary(root: Root, run_id: str, now: float) -> str:
+    """How a run went, in a few lines; of one that goes on also how long before ``now`` it last grew."""
     facts = _parsed(root, run_id, _analytics(root, run_id))
     cost = facts.get("cost")
     usd = cost.get("cost_usd") if isinstance(cost, dict) else None
     shown = {
         "run": facts.get("run_id"),
         "session": facts.get("session_id"),
-        "status": facts.get("status"),
+        "status": _status(root, run_id, facts, now),
         "started": facts.get("started_at"),
         "ended": facts.get("ended_at"),
         "active": f"{facts.get('active_sec')}s",
@@ -56,6 +57,15 @@ def summary(root: Root, run_id: str) -> str:
         f"{key:<10}  {'-' if value is None else escape.one_line(str(value))}\n"
         for key, value in shown.items()
     )
+
+
+def _status(root: Root, run_id: str, facts: Json, now: float) -> str | None:
+    status = facts.get("status")
+    if status != RUNNING:
+        return status if isinstance(status, str) else None
+    with trace.open_trace(root, run_id) as file:
+        quiet = now - trace.changed_at(file) / 1e9
+    return f"running, last record {max(quiet, 0):.0f} s ago"
 
 
 def _errors(facts: Json) -> int | None:

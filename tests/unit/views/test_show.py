@@ -106,7 +106,7 @@ def test_the_document_is_one_and_whole(tmp_path):
 def test_errors_beyond_the_list_count_in_the_summary(tmp_path, facts, shown):
     folder = write_run(tmp_path, CRASHED)
     (folder / "analytics.json").write_text(json.dumps(facts))
-    assert f"errors      {shown}\n" in show.summary(Root(tmp_path), RUN)
+    assert f"errors      {shown}\n" in show.summary(Root(tmp_path), RUN, 0.0)
 
 
 JSON = st.recursive(
