@@ -46,8 +46,9 @@ class Daemon:
         line = self.process.stdout.readline()
         assert "recording" in line, f"{line!r}\n{self.stderr.read_text()}"
 
-    def launch(self) -> None:
-        """Start it (again), and wait for nothing."""
+    @property
+    def command(self) -> list[str]:
+        """What is started."""
         command = [
             *self.wrapper,
             sys.executable,
@@ -62,9 +63,13 @@ class Daemon:
         ]
         for name, value in self.settings.items():
             command += [f"--{name.replace('_', '-')}", value]
+        return command
+
+    def launch(self) -> None:
+        """Start it (again), and wait for nothing."""
         with self.stderr.open("a") as stderr:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.env, cwd=self.base
+                self.command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=self.env, cwd=self.base
             )
 
     def __enter__(self) -> Self:

@@ -93,7 +93,8 @@ def main(args: list[str] | None = None) -> None:
     state = State()
     try:
         code = cli.main(args, prog_name="agentrund", standalone_mode=False, obj=state)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed before we were started
+            sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the outermost frame: everything becomes an exit code
         code = errors.report(error, debug=state.debug)
     sys.exit(code or errors.DONE)

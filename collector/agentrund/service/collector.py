@@ -16,7 +16,7 @@ from agentrund.model.errors import Damaged
 from agentrund.model.source import DOOR_SOCKET
 from agentrund.receivers.budget import Budget
 from agentrund.receivers.unix_socket import UnixSocketDoor
-from agentrund.service import discovery, file_systems, maintenance, notify
+from agentrund.service import discovery, file_systems, maintenance, notify, standard_streams
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.exposure import Demands
@@ -121,7 +121,7 @@ class Collector:
         ]
         if self.otlp.address is not None:
             lines += [f"  export {line}" for line in self.otlp.environment()]
-        print("\n".join(lines), flush=True)  # noqa: T201 - what `serve` is for a person
+        standard_streams.say(standard_streams.STDOUT, "\n".join([*lines, ""]))
 
     async def _run_beat(self) -> None:
         last, ticks = self.clock.monotonic(), 0

@@ -14,7 +14,7 @@ from typing import Any, Final
 import uvloop
 
 from agentrund.formats.escape import block, one_line
-from agentrund.service import exposure, places
+from agentrund.service import exposure, places, standard_streams
 from agentrund.service.access import Access
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
@@ -35,7 +35,10 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
 
     ``insecure`` lets the OTLP listener be reached by other machines with nothing demanded of them.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    # Until there is somebody to take it: a terminal that is closed must not end the start either.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    standard_streams.occupy()
+    handler = standard_streams.StderrHandler()
     handler.setFormatter(_Harmless("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     # As many descriptors as we may have: each sender holds one, each watched process another.
