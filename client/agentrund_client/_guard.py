@@ -80,6 +80,10 @@ def _tell(text: str) -> None:
 
 def traceback_of(fault: BaseException) -> str:
     """The traceback as Python prints it."""
+    if isinstance(fault, KeyboardInterrupt) and "traceback" not in sys.modules:
+        # Its import evaluates source text, after which Python forgets that Ctrl-C ended the program, and
+        # the shell sees exit code 1 instead of SIGINT.
+        return type(fault).__name__
     import traceback  # noqa: PLC0415 - heavy, and only wanted when something broke
 
     return "".join(traceback.format_exception(fault))
