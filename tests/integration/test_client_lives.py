@@ -160,7 +160,7 @@ def test_every_way_to_have_a_child_gives_a_source_that_dies_its_own_death(progra
         way: programs.start(
             textwrap.dedent(code).format(child=CHILD, name=way)
             + how
-            + "\nassert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9\nrun.end('ok')\nprint(pid)\nos._exit(0)"
+            + "\nassert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9\nrun.end('ok')\nprint(pid, flush=True)\nos._exit(0)"
         )
         for way, how in WAYS.items()
     }

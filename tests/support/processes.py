@@ -23,11 +23,21 @@ def ready(): print("ready", flush=True); sys.stdin.readline()
 class Agent:
     """A process that runs ``code`` after a prelude (``client``, ``ready()``), and waits at ``ready()``."""
 
-    def __init__(self, socket: Path, code: str, *args: str, wrapper: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        code: str,
+        *args: str,
+        wrapper: list[str] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
         command = [*(wrapper or []), sys.executable, "-c", PRELUDE + code, str(socket), *args]
-        env = {**os.environ, "PYTHONPATH": str(TESTS)}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
         )
 
     def wait_ready(self) -> None:

@@ -204,3 +204,22 @@ def test_the_row_of_an_open_run_follows_it(play):
         assert (row["status"], row["llm_calls"]) == ("running", 3)
 
     play(story)
+
+
+def test_two_hundred_runs_in_one_second_and_a_clock_that_goes_back(tmp_path):
+    """Ids are unique and sort by creation, also after a restart in the past of the newest."""
+
+    async def play() -> list[str]:
+        inner, made = Inner(tmp_path), []
+        for number in range(200):
+            made.append(inner.enter(f"a{number}").run_id)
+        for number, step in enumerate((-3600, 7200, 10 * 365 * 86400, -10 * 365 * 86400)):
+            inner.clock.tick(step)
+            made.append(inner.enter(f"b{number}").run_id)
+        await inner.restart()
+        made.append(inner.enter("c").run_id)
+        await inner.close()
+        return made
+
+    made = asyncio.run(play())
+    assert made == sorted(set(made))
