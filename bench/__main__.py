@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import banner_latency, client_emit, stream
+from bench import banner_latency, client_emit, stream, sync
 
 
 def main() -> None:
@@ -15,6 +15,7 @@ def main() -> None:
         "machine": {"cores": os.cpu_count(), "load": os.getloadavg()},
         "stream 300 B": stream.measure(300),
         "stream 1 KB": stream.measure(1024),
+        "sync": sync.measure(),
         "client emit 1 KB": client_emit.measure(),
         "client import": client_emit.import_ms(),
         "banner after SIGKILL": banner_latency.measure(),

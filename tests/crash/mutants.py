@@ -57,14 +57,15 @@ def _no_digests() -> None:
 
 
 def _ack_before_write() -> None:
-    from agentrund.service.stream_session import Session
+    from agentrund.service.run_actor import RunActor
+    from agentrund.service.runs import Runs
 
-    commit = Session.commit
+    commit = Runs.commit
 
-    def later(self: Session) -> None:
-        asyncio.get_running_loop().call_later(0.1, partial(commit, self))
+    def later(self: Runs, actor: RunActor) -> None:
+        asyncio.get_running_loop().call_later(0.1, partial(commit, self, actor))
 
-    Session.commit = later  # type: ignore[method-assign]
+    Runs.commit = later  # type: ignore[method-assign]
 
 
 def _no_ack_on_duplicates() -> None:
@@ -73,9 +74,9 @@ def _no_ack_on_duplicates() -> None:
     event = Session._event
 
     def silent(self: Session, frame: Any) -> None:
-        acked = self._acked
+        owed = self._owed
         event(self, frame)
-        self._acked = acked
+        self._owed = owed
 
     Session._event = silent  # type: ignore[method-assign]
 

@@ -18,6 +18,7 @@ from agentrund.model.event import Event, Json
 from agentrund.model.source import Arrival, Identity
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.service.syncing import Interval
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
 
@@ -61,7 +62,12 @@ class Stage:
         self.root = Root.open(folder, {"pid": 4000})
         self.root.write_once(layout.NAVIGATE, navigate.text())
         self.runs = Runs(
-            self.root, IndexFile(self.root.folder), self.clock, 8192, randbelow=lambda _limit: 0xA1B2 & 0x7FFF
+            self.root,
+            IndexFile(self.root.folder),
+            self.clock,
+            Interval(),
+            8192,
+            randbelow=lambda _limit: 0xA1B2 & 0x7FFF,
         )
 
     def enter(
@@ -88,6 +94,7 @@ class Stage:
     async def close(self) -> None:
         """Everything derived, everything closed."""
         await self.runs.close()
+        await self.runs.syncing.close()
         self.root.close()
 
 

@@ -10,6 +10,7 @@ from agentrund.model.source import Arrival, Identity
 from agentrund.service.recovery import Recovery
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.service.syncing import Interval
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
 from support.fake_clock import FakeClock
@@ -25,11 +26,12 @@ class Inner:
 
     def start(self) -> None:
         self.root = Root.open(self.folder, {"pid": 1})
-        self.runs = Runs(self.root, IndexFile(self.root.folder), self.clock, 8192)
+        self.runs = Runs(self.root, IndexFile(self.root.folder), self.clock, Interval(), 8192)
         self.recovered = Recovery(self.runs).begin()
 
     async def close(self) -> None:
         await self.runs.close()
+        await self.runs.syncing.close()
         self.root.close()
 
     async def restart(self) -> None:
@@ -46,8 +48,9 @@ class Inner:
         self.runs.commit(actor)
 
     async def settle(self, actor: RunActor) -> None:
-        """Wait for the derived files."""
+        """Wait for the derived files, and for the disk."""
         await self.runs.finalising.settled(actor.run_id)
+        await self.runs.syncing.drain()
 
     def status(self, run_id: str) -> str:
         return next(row["status"] for _, row in self.runs.index.rows() if row["run_id"] == run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agentrund.model.errors import Rejected
+from agentrund.model.errors import Rejected, Unavailable
 from agentrund.receivers.decode.jsonl import Frame
 from agentrund.receivers.peer import Peer
 
@@ -26,6 +26,12 @@ class StreamConnection(Protocol):
     def drain(self) -> None:
         """Read what the peer has sent, until the socket would block or ends."""
 
+    def acknowledge(self) -> None:
+        """Send the acknowledgement that is due, now or when the peer has read what was sent before."""
+
+    def stall(self, error: Unavailable) -> None:
+        """Storage fails: tell the sender once, and read no more until ``resume``."""
+
     def resume(self) -> None:
         """Go on reading after storage came back."""
 
@@ -43,7 +49,7 @@ class StreamSession(Protocol):
         """A line was refused: leave a mark in the run."""
 
     def commit(self) -> None:
-        """End of one read: store what came.
+        """End of one read: store what came, and see to its acknowledgement.
 
         Raises Unavailable where storage fails, Rejected where a sender has to say hello again.
         """

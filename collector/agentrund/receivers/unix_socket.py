@@ -90,14 +90,18 @@ class UnixSocketDoor:
         """Leave new connections in the backlog."""
         self._loop.remove_reader(self._listener.fileno())
 
-    def close(self) -> None:
-        """Read what has been sent, answer it, and close every connection."""
+    def drain(self) -> None:
+        """Accept no more, and read what has been sent."""
         self.stop_accepting()
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None
         for connection in list(self.connections):
             connection.drain(STOP_READS)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in list(self.connections):
             connection.close()
         self._listener.close()
 
@@ -205,12 +209,11 @@ class Connection:
                 self._held.popleft()
             self._commit()
         except Unavailable as error:
-            self._stall(error)
+            self.stall(error)
             return
         finally:
             self._taking = False
         self._told_storage = False
-        self._send_ack()
         if self._held and self._open:
             self._read_off()
             self._loop.call_soon(self._take_rest)
@@ -248,8 +251,10 @@ class Connection:
         self._session.refused(refusal)
         self._send_error(refusal)
 
-    def _stall(self, error: Unavailable) -> None:
+    def stall(self, error: Unavailable) -> None:
         """Storage fails: tell the sender once, acknowledge nothing, and read no more until it is back."""
+        if not self._open:
+            return
         self._stalled = True
         self._read_off()
         if not self._told_storage:
@@ -271,7 +276,8 @@ class Connection:
             frame["n"] = error.n
         self.send(orjson.dumps(frame) + b"\n")
 
-    def _send_ack(self) -> None:
+    def acknowledge(self) -> None:
+        """Send the acknowledgement that is due, now or after what waits before it."""
         if self._unsent:
             self._ack_due = True
             return
@@ -312,7 +318,7 @@ class Connection:
         self._read_on()
         if self._ack_due:
             self._ack_due = False
-            self._send_ack()
+            self.acknowledge()
 
     # -- end --------------------------------------------------------------------------------------
 

@@ -123,6 +123,11 @@ class RunMachine:
             src["n"] = n
         return [*steps, self._warn(source, f"frame refused: {message}", src, now, refused=code)]
 
+    def note(self, message: str, now: float, **extra: str) -> list[Step]:
+        """The collector has something to say about the run: a WARNING, told as the owner's."""
+        source = self.state.sources[self.state.attempts[-1].owner]
+        return [self._warn(source, message, {"k": source.door, "id": source.id}, now, **extra)]
+
     # -- ends -------------------------------------------------------------------------------------
 
     def leave(

@@ -31,7 +31,7 @@ from agentrund.service.spool import SpoolIntake
 from agentrund.service.spool_files import spool_folder
 from agentrund.service.status import status
 from agentrund.service.stream_service import StreamService
-from agentrund.service.syncing import Syncing
+from agentrund.service.syncing import POLICIES
 from agentrund.store import descriptors
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
@@ -57,11 +57,11 @@ class Collector:
         self.listener = listener
         self.clock = Clock()
         self.started_at = self.clock.iso(self.clock.now())
-        self.syncing = Syncing()
+        self.syncing = POLICIES[settings.sync]()
         self.watch = ProcessWatch()
-        self.runs = Runs(root, _open_index(root), self.clock, settings.blob_max_bytes)
+        self.runs = Runs(root, _open_index(root), self.clock, self.syncing, settings.blob_max_bytes)
         self.recovery = Recovery(self.runs)
-        self.stream = StreamService(settings, self.runs, self.watch, self.syncing, partial(status, self))
+        self.stream = StreamService(settings, self.runs, self.watch, partial(status, self))
         self.budget = Budget(settings.max_memory // 4)
         self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget, demands)
         self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
@@ -76,6 +76,7 @@ class Collector:
         """Recover what was open, then open the doors and say so."""
         file_systems.warn(self.root.folder.path, os.fstat(self.root.folder.fd).st_dev)
         self.runs.chores.do("NAVIGATE.md", partial(self.root.write_once, layout.NAVIGATE, navigate.text()))
+        await self.syncing.begin(self.root.folder)
         recovered = self.recovery.begin()
         # Before anybody is judged dead: what they wrote down may end well.
         await self.spool.begin([actor.state for actor in recovered])
@@ -147,8 +148,7 @@ class Collector:
                     self.runs.refresh_rows()
                     self.stream.requests.mend_index()
                 with _survived("syncing"):
-                    self.syncing.sync(self.runs.take_unsynced())
-                    self.syncing.sync_journal(self.otlp.service.dup_journal())
+                    self.syncing.beat()
 
     async def _watch_spool(self) -> None:
         while True:
@@ -168,11 +168,12 @@ class Collector:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.door is not None:
+            self.door.drain()
+            await self.syncing.drain()  # what was read is acknowledged before we hang up
             self.door.close()
         await self.otlp.stop()
         self.watch.close()
         finished = await self.runs.close()
-        self.syncing.sync(self.runs.take_unsynced())
         await self.syncing.close()
         return finished
 

@@ -32,7 +32,7 @@ MEMORY_MIN: Final = 128 << 20
 PIECES: Final = 16
 """A line or request is at most this part of the memory: it is held some four times over while it is taken."""
 OTLP_GRPC: Final = Address("127.0.0.1", 4317)
-SYNC_MODES: Final = ("interval",)
+SYNC_MODES: Final = ("interval", "always")
 RUN_KEYS: Final = ("auto", "session", "trace", "process")
 
 
@@ -93,7 +93,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "root": "folder that holds the runs; one collector writes it",
     "socket": "path of the Unix socket",
     "otlp_grpc": "address of the OTLP/gRPC listener",
-    "sync": "when data is forced to the disk: at most 1 s after it was acknowledged",
+    "sync": "when data is forced to the disk: at most 1 s after it was acknowledged, or always before",
     "blob_max_bytes": "longest string kept inside a trace line; longer ones go to blobs/",
     "max_line_bytes": "longest line taken from the Unix socket",
     "max_request_bytes": "largest OTLP request, before and after decompression",

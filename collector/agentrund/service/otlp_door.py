@@ -51,6 +51,7 @@ class OtlpDoor:
             self._runner,
             self._finder,
             runs.clock,
+            syncing=runs.syncing,
             budget=budget,
             max_request_bytes=settings.max_request_bytes,
         )

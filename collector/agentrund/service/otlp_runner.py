@@ -49,6 +49,7 @@ class OtlpRunner:
         self._touched: dict[str, RunActor] = {}
         self._fed: dict[str, list[Feed]] = {}
         self._done: list[int] = []
+        self._durable: list[int] = []
         self._boot_id = boot_id()
         self._watching: set[tuple[int | None, int | None]] = set()
         self.on_exit: Callable[[Identity, str], None] = lambda _identity, _cause: None
@@ -85,13 +86,24 @@ class OtlpRunner:
             return True
         if self._touched:
             return False
+        if self._done:
+            # A request leaves the journal only when the traces that have it are as safe as the journal was.
+            done, self._done = self._done, []
+            self._runs.syncing.when_all_durable(partial(self._durable.extend, done))
+        return self._mark_done()
+
+    def _mark_done(self) -> bool:
+        if not self._durable:
+            return True
         try:
-            while self._done:
-                self._intake.done(self._done[0])
-                self._done.pop(0)
+            while self._durable:
+                self._intake.done(self._durable[0])
+                self._durable.pop(0)
         except Unavailable as error:
             self._runs.trouble.refused("OTLP requests done", error)
             return False
+        finally:
+            self._runs.syncing.wrote(self._intake.unsynced)
         return True
 
     def _take_back(self) -> bool:

@@ -26,6 +26,7 @@ from agentrund.service.admission import Admission
 from agentrund.service.clock import Clock
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.peer_finder import PeerFinder
+from agentrund.service.syncing import Syncing
 from agentrund.store.intake import Intake
 
 log: Final = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class OtlpService:
         finder: PeerFinder,
         clock: Clock,
         *,
+        syncing: Syncing,
         budget: Budget,
         max_request_bytes: int,
     ) -> None:
@@ -63,6 +65,7 @@ class OtlpService:
         self._runner = runner
         self._finder = finder
         self._clock = clock
+        self._syncing = syncing
         self._budget = budget
         self.admission = Admission(budget, max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
@@ -116,10 +119,13 @@ class OtlpService:
         self.received += 1
         if record is None:
             self.duplicates += 1
-            return Taken.DUPLICATE
-        self._enqueue(record, now)
-        self._wake.set()
-        return Taken.STORED
+        else:
+            self._syncing.wrote(self._intake.unsynced)
+            self._enqueue(record, now)
+            self._wake.set()
+        # Where this fails the request is in the journal and goes on its way: sent again, it is a duplicate.
+        await self._syncing.kept(self._intake.unsynced)
+        return Taken.DUPLICATE if record is None else Taken.STORED
 
     # -- the queue --------------------------------------------------------------------------------
 
@@ -222,10 +228,6 @@ class OtlpService:
         )
         self._runner.run()
 
-    def dup_journal(self) -> int | None:
-        """A descriptor to sync the journal with; the caller closes it."""
-        return self._intake.dup()
-
     async def stop(self) -> None:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
         self._stopping = True
@@ -237,4 +239,7 @@ class OtlpService:
                 await asyncio.gather(worker, return_exceptions=True)
         self._runner.add(self._machine.shutdown(self._clock.monotonic()))
         self._runner.run()
+        await self._syncing.drain()  # what is done is marked once its traces are on stable storage
+        self._runner.run()
+        await self._syncing.drain()
         self._intake.close()

@@ -31,6 +31,8 @@ LOG_DELAY_S: Final = 0.02
 LOG_BATCH: Final = 2000
 """Records rendered at once at most, so that nobody else waits longer than about 10 ms."""
 _SETTLE_BYTES: Final = 1 << 16
+_NOTE_EVERY_S: Final = 60.0
+_SYNC_FAILED: Final = "the disk failed to keep what was written; it was written again before going on"
 
 
 def rendered(
@@ -82,6 +84,7 @@ class RunActor:
         self._logs_lost = False
         self._remaking: asyncio.Task[None] | None = None
         self._heard_at: float | None = None
+        self._sync_failed_at: float | None = None
 
     @property
     def run_id(self) -> str:
@@ -165,6 +168,13 @@ class RunActor:
     def lost(self, source: str, last: int) -> None:
         """A source's events up to ``last`` will never come."""
         self._perform(self.machine.lost(source, last, self._clock.now()))
+
+    def sync_failed(self, why: str) -> None:
+        """A sync of the run has failed: said once in the run, when its disk takes something again."""
+        now = self._clock.monotonic()
+        if self._sync_failed_at is None or now - self._sync_failed_at >= _NOTE_EVERY_S:
+            self._sync_failed_at = now
+            self._perform(self.machine.note(_SYNC_FAILED, self._clock.now(), sync_failed=why))
 
     def leave(
         self,

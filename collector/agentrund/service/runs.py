@@ -26,9 +26,10 @@ from agentrund.service.known_sources import KnownSources
 from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
 from agentrund.service.storage_trouble import StorageTrouble
+from agentrund.service.syncing import Syncing
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
-from agentrund.store.run_files import RunFiles
+from agentrund.store.unsynced import Unsynced
 
 log: Final = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ class Runs:
         root: Root,
         index: IndexFile,
         clock: Clock,
+        syncing: Syncing,
         blob_max_bytes: int,
+        *,
         randbelow: Callable[[int], int] = secrets.randbelow,
     ) -> None:
         self.root = root
@@ -56,6 +59,8 @@ class Runs:
         self.known = KnownSources()
         self.finalising = Finalising(self._finalised, self.trouble.refused)
         self.in_use: Callable[[RunActor], bool] = lambda _actor: False
+        self.syncing = syncing
+        syncing.on_failure = self._sync_failed
         self._blob_max = blob_max_bytes
         self._randbelow = randbelow
         self._actors: dict[str, RunActor] = {}
@@ -65,7 +70,6 @@ class Runs:
         self._lost = LostRuns()
         self._apart: set[str] = set()
         self._grown: dict[str, None] = {}
-        self._unsynced: dict[str, RunFiles] = {}
         self._last_second = 0
         self._last_number = 0
         newest = root.run_ids()[-1:]
@@ -251,8 +255,8 @@ class Runs:
             self.trouble.refused(f"trace of {actor.run_id}", error)
             raise
         self._blocked.discard(actor)
-        if actor.files.unsynced:
-            self._unsynced[actor.run_id] = actor.files
+        if actor.files.unsynced.pending:
+            self.syncing.wrote(actor.files.unsynced)
             self._grown[actor.run_id] = None
 
     def refresh_rows(self) -> None:
@@ -264,11 +268,6 @@ class Runs:
                 self.chores.do(
                     f"row of {run_id}", partial(self.index.put, index_rows.running_row(actor.state))
                 )
-
-    def take_unsynced(self) -> list[RunFiles]:
-        """Runs with lines that are not on stable storage yet, ended and forgotten ones too."""
-        found, self._unsynced = list(self._unsynced.values()), {}
-        return found
 
     def commit_quietly(self, actor: RunActor) -> None:
         """As ``commit``, for what nobody waits for: a failure is left to ``retry``."""
@@ -306,6 +305,7 @@ class Runs:
         self._lagging.discard(actor)
         if self._sessions.get(actor.state.session_id or "") == run_id:
             del self._sessions[actor.state.session_id or ""]
+        self.syncing.forget(actor.files.unsynced)
         actor.abandon()
         self.chores.do(f"end of {run_id}", partial(self._end_lost, run_id, why))
 
@@ -332,6 +332,15 @@ class Runs:
         actor.finish(None, why.message)  # where nobody was left in it
         self.commit(actor)
 
+    def _sync_failed(self, unsynced: Unsynced, why: str) -> None:
+        """What was written of a run, or of the intake journal, could not be put on stable storage."""
+        self.trouble.refused(unsynced.key, Unavailable(f"not on stable storage: {why}"))
+        actor = self._actors.get(unsynced.key)
+        if actor is not None and unsynced.suspect is not None:
+            self._grown[actor.run_id] = None  # its row is as suspect
+            actor.sync_failed(why)
+            self.commit_quietly(actor)
+
     def is_lost(self, run_id: str) -> bool:
         """Whether a run's trace was removed or changed under us."""
         return run_id in self._lost
@@ -353,6 +362,7 @@ class Runs:
             if state.session_id is not None:
                 self._sessions[state.session_id] = run_id
             self.known.reopened(run_id)
+            actor.files.unsynced.made_above()
             self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
             self.chores.do("latest", partial(self.root.point_latest, run_id))
             return
@@ -410,9 +420,14 @@ class Runs:
         actor = self._actors.get(run_id)
         if actor is None or actor.state.is_open or actor in self._blocked or actor in self._lagging:
             return
-        if not self.finalising.busy(run_id) and (run_id in self._lost or not self.in_use(actor)):
-            del self._actors[run_id]
-            actor.close()
+        if self.finalising.busy(run_id) or (run_id not in self._lost and self.in_use(actor)):
+            return
+        if not actor.files.unsynced.settled:
+            # A failed sync would need what it holds.
+            self.syncing.when_durable(actor.files.unsynced, partial(self.release, run_id))
+            return
+        del self._actors[run_id]
+        actor.close()
 
     # -- coming back ------------------------------------------------------------------------------
 

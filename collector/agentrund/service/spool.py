@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agentrund.model.errors import AgentrundError, Rejected
+from agentrund.model.errors import AgentrundError, Rejected, Unavailable
 from agentrund.model.run_state import RunState
 from agentrund.model.source import Identity
 from agentrund.receivers.decode.jsonl import Control, Hello, decode
@@ -201,6 +201,7 @@ class SpoolIntake:
             # Nobody goes on with the last line: it is whole, or torn for ever.
             greeted = _take_lines(session, lines.feed(b"\n"), greeted=greeted)
             session.commit()
+            await session.kept()  # the file goes when this is as safe
         except BaseException:
             self._service.disconnected(session)
             raise
@@ -262,6 +263,12 @@ class _Nobody:
 
     def send(self, data: bytes) -> None:
         """Nobody reads replies to a file."""
+
+    def acknowledge(self) -> None:
+        """A file is told nothing: it is removed."""
+
+    def stall(self, error: Unavailable) -> None:
+        """Whoever reads it waits for what it had to say to be kept."""
 
     def drain(self) -> None:
         """A file has no more than what was read."""

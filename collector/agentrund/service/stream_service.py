@@ -20,7 +20,6 @@ from agentrund.service.requests import Requests
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.stream_session import Seat, Session
-from agentrund.service.syncing import Syncing
 from agentrund.store import descriptors
 
 
@@ -32,7 +31,6 @@ class StreamService:
         settings: Settings,
         runs: Runs,
         watch: ProcessWatch,
-        syncing: Syncing,
         status: Callable[[], Json],
     ) -> None:
         self.runs = runs
@@ -43,7 +41,6 @@ class StreamService:
         """Whether what came before in a session waits to be taken in (spool files)."""
         self.lives = Lives(settings, runs, watch, self)
         self.requests = Requests(runs)
-        self._syncing = syncing
         self._sessions: dict[str, set[Session]] = {}
         self._connected: set[Session] = set()
         self._crowded = Rarely("new connections wait", runs.clock.monotonic)
@@ -216,7 +213,3 @@ class StreamService:
     def run_dir(self, run_id: str) -> str:
         """The absolute path of a run's folder."""
         return self.runs.root.run_path(run_id)
-
-    def sync(self, actor: RunActor, done: Callable[[], None], failed: Callable[[str], None]) -> None:
-        """Call ``done`` once everything written of a run is on stable storage."""
-        self._syncing.flush(actor.files, done, failed)

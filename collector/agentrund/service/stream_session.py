@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentrund.formats.trace_jsonl import dump_payload
@@ -63,7 +64,8 @@ class Session:
         self._touched: dict[str, RunActor] = {}
         self._unnumbered: Counter[tuple[str, str]] = Counter()
         self._spoke = False
-        self._acked = 0
+        self._owed = 0
+        self._due: tuple[int, int] | None = None
         self._control: Mapping[str, Callable[[Json], None]] = {
             "heartbeat": self._heartbeat,
             "flush": self._flush,
@@ -105,8 +107,8 @@ class Session:
         actor = self._actor(seat, frame.event.n)
         actor.feed(seat.source, frame.event)
         n = frame.event.n
-        if n is not None and n <= self._acked:
-            self._acked = n - 1  # sent again: its acknowledgement was lost, so it is due once more
+        if n is not None and n <= self._owed:
+            self._owed = n - 1  # sent again: its acknowledgement was lost, so it is due once more
 
     def _hello(self, hello: Hello) -> None:
         self._refused_hello = True
@@ -118,20 +120,21 @@ class Session:
         self._seat = seat
         source = actor.state.sources[seat.source]
         attempt = next(a for a in actor.state.attempts if a.n == source.attempt)
-        self._acked = source.high_water
-        self.reply(
-            {
-                "op": "welcome",
-                "v": PROTOCOL_VERSION,
-                "run_id": seat.run_id,
-                "dir": self._service.run_dir(seat.run_id),
-                "role": "owner" if attempt.owner == seat.source else "member",
-                "attempt": attempt.n,
-                "resume_seq": attempt.resume_seq,
-                "acked": source.high_water,
-                "heartbeat_s": self._service.lives.heartbeat_s(seat.source),
-                "max_line_bytes": self._service.max_line_bytes,
-            }
+        self._owed, self._due = source.high_water, None
+        welcome = {
+            "op": "welcome",
+            "v": PROTOCOL_VERSION,
+            "run_id": seat.run_id,
+            "dir": self._service.run_dir(seat.run_id),
+            "role": "owner" if attempt.owner == seat.source else "member",
+            "attempt": attempt.n,
+            "resume_seq": attempt.resume_seq,
+            "acked": source.high_water,
+            "heartbeat_s": self._service.lives.heartbeat_s(seat.source),
+            "max_line_bytes": self._service.max_line_bytes,
+        }
+        self._service.runs.syncing.when_kept(
+            actor.files.unsynced, partial(self.reply, welcome), partial(self._not_kept, actor)
         )
 
     def _leave_seat(self, cause: str = "process exited") -> None:
@@ -195,8 +198,9 @@ class Session:
         self.commit()
         actor = self._actor(seat)
         n = actor.state.sources[seat.source].high_water
-        self._service.sync(
-            actor, lambda: self.reply({"op": "flushed", "id": number, "n": n}), self._storage_failed
+        flushed = {"op": "flushed", "id": number, "n": n}
+        self._service.runs.syncing.flush(
+            actor.files.unsynced, partial(self.reply, flushed), self._storage_failed
         )
 
     def _storage_failed(self, message: str) -> None:
@@ -280,23 +284,45 @@ class Session:
         except RunUnusable as error:
             raise self._run_lost(error) from error
         self._touched.clear()
+        self._owe_ack()
 
-    def ack(self) -> bytes | None:
+    def _owe_ack(self) -> None:
         """The cumulative acknowledgement of the one source that speaks here, where it has moved."""
         seat = self._seat
         if seat is None and len(self._implicit) == 1:
             seat = next(iter(self._implicit.values()))
-        if seat is None:
-            return None
-        actor = self._service.runs.resident(seat.run_id)
-        if actor is None:
-            return None
+        actor = None if seat is None else self._service.runs.resident(seat.run_id)
+        if seat is None or actor is None:
+            return
         state = actor.state
         n = state.sources[seat.source].high_water
-        if n <= self._acked:
-            return None
-        self._acked = n
-        return b'{"op":"ack","n":%d,"seq":%d}\n' % (n, state.last_seq)
+        if n > self._owed:
+            self._owed = n
+            self._service.runs.syncing.when_kept(
+                actor.files.unsynced,
+                partial(self._kept, self._seat, n, state.last_seq),
+                partial(self._not_kept, actor),
+            )
+
+    def _kept(self, seat: Seat | None, n: int, seq: int) -> None:
+        if seat is self._seat:  # else another source speaks here by now
+            self._due = (n, seq)
+            self.connection.acknowledge()
+
+    def _not_kept(self, actor: RunActor, reason: str) -> None:
+        self._touched[actor.run_id] = actor  # what comes next waits for it
+        self.connection.stall(Unavailable(reason))
+
+    def ack(self) -> bytes | None:
+        """The acknowledgement that is due."""
+        due, self._due = self._due, None
+        return None if due is None else b'{"op":"ack","n":%d,"seq":%d}\n' % due
+
+    async def kept(self) -> None:
+        """Wait until what came for the source that said hello may be acknowledged. Raises Unavailable."""
+        actor = None if self._seat is None else self._service.runs.resident(self._seat.run_id)
+        if actor is not None:
+            await self._service.runs.syncing.kept(actor.files.unsynced)
 
     def reply(self, frame: Json) -> None:
         """Send one frame."""

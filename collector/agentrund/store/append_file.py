@@ -76,14 +76,15 @@ class AppendFile:
         """Whether something waits for a commit."""
         return bool(self._queue)
 
-    def commit(self) -> None:
-        """Write the queue. On any failure the file is as it was, or is made so before the next write.
+    def commit(self) -> bytes:
+        """Write the queue; returns what was written.
 
+        On any failure the file is as it was, or is made so before the next write.
         Raises Unavailable, with the queue kept, where the disk refuses; RunUnusable where the file is not
         what we left.
         """
         if not self._queue:
-            return
+            return b""
         data = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
         try:
             fd = self._untouched()
@@ -101,6 +102,7 @@ class AppendFile:
             ) from error
         self.size += len(data)
         self._queue.clear()
+        return data
 
     def _untouched(self) -> int:
         """The file, ending where we left it: a look before each write costs under 1 µs."""

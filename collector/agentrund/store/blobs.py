@@ -13,18 +13,19 @@ from typing import Final
 
 from agentrund.formats import layout
 from agentrund.store.folder import Folder
+from agentrund.store.unsynced import Unsynced
 
 _MIN_DIGITS: Final = 8
 _REMEMBERED: Final = 64
 
 
 class BlobStore:
-    """The blobs of one run. ``folder`` opens the run's folder."""
+    """The blobs of one run. ``folder`` opens the run's folder; ``unsynced`` is told what is written."""
 
-    def __init__(self, folder: Callable[[], Folder]) -> None:
+    def __init__(self, folder: Callable[[], Folder], unsynced: Unsynced) -> None:
         self._folder = folder
+        self._unsynced = unsynced
         self._known: OrderedDict[str, str] = OrderedDict()
-        self._unsynced: list[str] = []
 
     def put(self, data: bytes) -> str:
         """Store ``data`` unless it is there; returns ``blobs/<digits>.txt``.
@@ -48,25 +49,10 @@ class BlobStore:
                 if blobs.read(name) == data:
                     return name
             except FileNotFoundError:
-                blobs.replace(name, data)
-                self._unsynced.append(name)
-                return name
-        blobs.replace(name, data)  # the full digest is taken by damaged content: mend it
+                break
+        # With no digits left the name is taken by damaged content: mend it.
+        blobs.replace(name, data)
+        self._unsynced.wrote(name, 0, data, layout.BLOBS)
+        self._unsynced.made_in()
+        self._unsynced.made_in(layout.BLOBS)
         return name
-
-    def take_unsynced(self) -> list[str]:
-        """Names of the blobs written since the last call."""
-        names, self._unsynced = self._unsynced, []
-        return names
-
-    def put_back(self, names: list[str]) -> None:
-        """What ``take_unsynced`` gave could not be synced."""
-        self._unsynced = names + self._unsynced
-
-    def sync(self, names: list[str]) -> None:
-        """Put blobs on stable storage, one at a time. Raises OSError, Unavailable."""
-        if not names:
-            return
-        with self._folder() as run, run.sub(layout.BLOBS) as blobs:
-            for name in names:
-                blobs.sync(name)

@@ -5,11 +5,14 @@ A planted symbolic link, FIFO or hard link is an error here, not a way out of th
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,6 +20,8 @@ from agentrund.model.errors import Unavailable
 from agentrund.store.descriptors import with_reserve
 
 _NOT_A_FILE: Final = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})
+_NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+"""From file systems that sync files and know no sync of a folder (shared and FUSE ones)."""
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -144,15 +149,33 @@ class Folder:
         with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             return file.read()
 
-    def sync(self, name: str) -> None:
-        """Put a file's data on stable storage. Raises SyncFailedError where the disk says no."""
-        fd = self.open_file(name, os.O_RDONLY)
+    def again(self) -> Folder:
+        """The same folder by a descriptor of its own."""
+        return Folder(with_reserve(partial(os.dup, self.fd)), self.path, self.modes)
+
+    def sync(self, name: str, again: Iterable[tuple[int, bytes]] = ()) -> None:
+        """Put a file's data on stable storage, after writing ``again``, bytes at their offsets.
+
+        Raises SyncFailedError where the disk says no.
+        """
+        fd = self.open_file(name, os.O_WRONLY)
         try:
-            os.fdatasync(fd)
-        except OSError as error:
-            raise SyncFailedError(error.errno, error.strerror) from error
+            for offset, data in again:
+                _write_at(fd, data, offset)
+            _asked(os.fdatasync, fd)
         finally:
             os.close(fd)
+
+    def sync_entries(self) -> None:
+        """Put the names in this folder on stable storage, where its file system knows of that.
+
+        Raises SyncFailedError where the disk says no.
+        """
+        try:
+            _asked(os.fsync, self.fd)
+        except SyncFailedError as error:
+            if error.errno not in _NO_FOLDER_SYNC:
+                raise
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file whole or not at all: a temporary neighbour, then a rename."""
@@ -194,6 +217,31 @@ class Folder:
     def names(self) -> list[str]:
         """What lies in it, unsorted."""
         return os.listdir(self.fd)  # noqa: PTH208 - a descriptor, not a path
+
+
+def sync_file_system(folder: Folder) -> None:
+    """Put everything on stable storage that the file system of ``folder`` still has to write.
+
+    Raises SyncFailedError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syncfs(folder.fd):
+        number = ctypes.get_errno()
+        raise SyncFailedError(number, os.strerror(number))
+
+
+def _asked(sync: Callable[[int], None], fd: int) -> None:
+    try:
+        sync(fd)
+    except OSError as error:
+        raise SyncFailedError(error.errno, error.strerror) from error
+
+
+def _write_at(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:

@@ -19,7 +19,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -28,8 +27,8 @@ from agentrund.formats.intake_record import MAGIC
 from agentrund.model.errors import Damaged, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
 from agentrund.store.append_file import Quarantine
-from agentrund.store.descriptors import with_reserve
 from agentrund.store.folder import Folder, write_all
+from agentrund.store.unsynced import Unsynced
 
 KEEP_S: Final = 600.0
 """How long a request is remembered: retries of the same bytes come within minutes."""
@@ -47,12 +46,16 @@ log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Segment:
-    """One file. ``undone`` are its requests without a marker, ``newest`` when it last took one."""
+    """One file. ``undone`` are its requests without a marker, ``newest`` when it last took one.
+
+    ``written`` is how far ``Intake.unsynced`` had come with its last byte.
+    """
 
     first: int
     size: int = 0
     closed: bool = False
     """Nothing more is appended: it is full, or not what we left."""
+    written: int = 0
     newest: float = 0.0
     undone: set[int] = field(default_factory=set)
 
@@ -94,6 +97,8 @@ class Intake:
         self._last_rq = 0
         self._fd = -1
         self.undone_bytes = 0
+        # By name each time: the folder is opened anew where it was removed.
+        self.unsynced = Unsynced("the intake journal", lambda: self._folder.again())  # noqa: PLW0108
         for name in sorted(
             n for n in self._folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
         ):
@@ -129,10 +134,6 @@ class Intake:
         self._write(intake_record.encode_done(rq), b"", first=self._last_rq + 1)
         self._settle(rq)
 
-    def dup(self) -> int | None:
-        """A descriptor to sync what was appended with; the caller closes it. None: nothing to sync."""
-        return with_reserve(partial(os.dup, self._fd)) if self._fd >= 0 else None
-
     def drop(self, now: float) -> int:
         """Remove segments that are wholly done and older than 10 minutes, or too many; returns how many."""
         dropped = 0
@@ -140,6 +141,8 @@ class Intake:
             oldest = self._segments[0]
             if oldest.undone or (oldest.newest > now - KEEP_S and len(self._segments) <= KEEP_SEGMENTS):
                 break
+            if oldest.written > self.unsynced.durable:
+                break  # after a failed sync it is written again
             self._folder.remove(oldest.name)
             del self._segments[0]
             dropped += 1
@@ -256,13 +259,15 @@ class Intake:
             del self._digests[digest]
 
     def _write(self, head: bytes, body: bytes, *, first: int) -> _Segment:
+        self.unsynced.admit()
         segment = self._current(first)
         try:
             segment, fd = self._untouched(segment)
             try:
                 if segment.size == 0:
                     write_all(fd, MAGIC)
-                    segment.size = len(MAGIC)
+                    self._wrote(segment, MAGIC)
+                    self.unsynced.made_in()
                 written = os.writev(fd, (head, body))
                 if written < len(head) + len(body):
                     write_all(fd, (head + body)[written:])
@@ -274,8 +279,14 @@ class Intake:
             raise Unavailable(
                 f"cannot write {self._path(segment)}: {error.strerror}", hint="free space or repair the disk"
             ) from error
-        segment.size += len(head) + len(body)
+        self._wrote(segment, head)
+        self._wrote(segment, body)
         return segment
+
+    def _wrote(self, segment: _Segment, data: bytes) -> None:
+        self.unsynced.wrote(segment.name, segment.size, data)
+        segment.size += len(data)
+        segment.written = self.unsynced.written
 
     def _current(self, first: int) -> _Segment:
         """The segment to append to; a new one where there is none or the last is closed."""
@@ -321,11 +332,8 @@ class Intake:
 
     def _close_file(self) -> None:
         if self._fd >= 0:
-            try:
-                os.fdatasync(self._fd)  # nobody syncs a segment that is not open any more
-            finally:
-                os.close(self._fd)
-                self._fd = -1
+            os.close(self._fd)
+            self._fd = -1
 
 
 def _digest(signal: Signal, encoding: Encoding, body: bytes) -> bytes:

@@ -91,16 +91,25 @@ class Root:
     def new_run(self, run_id: str) -> RunFiles:
         """Make a run's folder. Raises FileExistsError where the id is taken."""
         self._runs.make_new(run_id)
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, new=True)
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, self.sync_entries, new=True)
 
     def run(self, run_id: str) -> RunFiles:
         """The files of a run that is there. Raises FileNotFoundError."""
         self._runs.sub(run_id).close()
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files)
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, self.sync_entries)
 
     def apart(self, run_id: str) -> RunFiles:
         """The files of a run with descriptors of their own, for work in another thread."""
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4))
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4), self.sync_entries)
+
+    def sync_entries(self) -> None:
+        """Put on stable storage what leads to the runs: folders, links, index; may be called in any thread.
+
+        Raises SyncFailedError where the disk says no, OSError or Unavailable where it could not be asked.
+        """
+        self.folder.sync(layout.INDEX)
+        for folder in (self.folder, self._runs, self._sessions):
+            folder.sync_entries()
 
     def discard(self, run_id: str) -> None:
         """Remove the folder of a run that never got a record; one that holds anything else stays.

@@ -16,6 +16,7 @@ from agentrund.store.append_file import AppendFile, Quarantine
 from agentrund.store.blobs import BlobStore
 from agentrund.store.folder import Folder
 from agentrund.store.open_files import OpenFiles
+from agentrund.store.unsynced import Unsynced
 
 _READ: Final = 1 << 18
 _HEAD: Final = 300
@@ -24,19 +25,27 @@ _ARRIVAL: Final = re.compile(rb'"type":"(?:run\.start|run\.resume|source\.join)"
 
 
 class RunFiles:
-    """What the collector writes for one run. ``folder`` opens the run's folder anew at each call."""
+    """What the collector writes for one run. ``folder`` opens the run's folder anew at each call.
+
+    ``above`` syncs what leads to it: its entry among the runs, its row, its session's link.
+    """
 
     def __init__(
-        self, run_id: str, folder: Callable[[], Folder], files: OpenFiles, *, new: bool = False
+        self,
+        run_id: str,
+        folder: Callable[[], Folder],
+        files: OpenFiles,
+        above: Callable[[], None],
+        *,
+        new: bool = False,
     ) -> None:
         self.run_id = run_id
         self.folder = folder
         key = f"{layout.run_dir(run_id)}/"
         self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files, new=new)
         self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files, new=new)
-        self.blobs = BlobStore(folder)
-        self.unsynced = False
-        self.sync_failed: str | None = None
+        self.unsynced = Unsynced(run_id, folder, above)
+        self.blobs = BlobStore(folder, self.unsynced)
 
     def repair(self, quarantine: Quarantine) -> int:
         """Cut torn tails off the trace; must come before the first append. Returns the bytes cut."""
@@ -44,9 +53,12 @@ class RunFiles:
 
     def commit(self) -> None:
         """Write the queued trace lines. Raises Unavailable, or RunUnusable where the trace is lost."""
+        self.unsynced.admit()
         if self.trace.pending:
-            self.trace.commit()
-            self.unsynced = True
+            offset = self.trace.size
+            self.unsynced.wrote(layout.TRACE, offset, self.trace.commit())
+            if offset == 0:
+                self.unsynced.made_in()
 
     def records(self, limit: int | None = None) -> Iterator[Record]:
         """Every record in the first ``limit`` bytes (all) of the trace, read in constant memory.
@@ -115,26 +127,6 @@ class RunFiles:
                 return True
         return derived.st_mtime <= self.trace.modified
 
-    def take_unsynced(self) -> list[str]:
-        """Call before ``sync``, where lines are written: what has to be synced beside the trace."""
-        self.unsynced = False
-        return self.blobs.take_unsynced()
-
-    def put_back(self, names: list[str]) -> None:
-        """What ``take_unsynced`` gave could not be synced."""
-        self.unsynced = True
-        self.blobs.put_back(names)
-
-    def sync(self, names: list[str]) -> None:
-        """Put blobs and the trace on stable storage; may be called in another thread.
-
-        Raises SyncFailedError where the disk says no, OSError or Unavailable where it could not be asked.
-        """
-        # Not through the shared descriptors: another thread, and a run that has ended would stay open.
-        self.blobs.sync(names)
-        with self.folder() as folder:
-            folder.sync(layout.TRACE)
-
     def write(self, name: str, data: bytes) -> None:
         """Replace a derived file atomically."""
         with self.folder() as folder:
@@ -144,7 +136,6 @@ class RunFiles:
         """The trace is lost: nothing that is queued may reach what lies in its place."""
         self.trace.forget()
         self.logs.forget()
-        self.unsynced = False
         self.close()
 
     def close(self) -> None:

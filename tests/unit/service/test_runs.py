@@ -83,6 +83,56 @@ def test_a_run_that_cannot_begin_leaves_nothing(play, monkeypatch):
     play(story)
 
 
+@contextmanager
+def failing_disk(monkeypatch):
+    """Every sync fails."""
+
+    def refuse(_fd):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.os, "fdatasync", refuse)
+        yield
+
+
+def test_a_run_is_kept_at_hand_until_the_disk_has_it(play, monkeypatch):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        with failing_disk(monkeypatch):
+            inner.say(actor, "a", 1, "run.end")
+            await inner.settle(actor)
+            assert inner.runs.resident(actor.run_id) is actor
+        await inner.settle(actor)
+        inner.runs.retry()
+        await inner.settle(actor)
+        assert inner.runs.resident(actor.run_id) is None
+
+    play(story)
+
+
+def test_a_run_says_once_a_minute_that_a_sync_of_it_failed(play, monkeypatch):
+    async def story(inner):
+        actor = inner.enter("a", "s")
+        n = 0
+        for minutes in (0, 0, 2):
+            inner.clock.tick(minutes * 60)
+            inner.say(actor, "a", n := n + 1)
+            with failing_disk(monkeypatch):
+                for _ in range(2):
+                    await inner.runs.syncing.drain()
+                with pytest.raises(Unavailable):
+                    inner.say(actor, "a", n := n + 1)
+            await inner.runs.syncing.drain()
+            inner.runs.retry()
+        lines = (inner.folder / "runs" / actor.run_id / "trace.jsonl").read_bytes().splitlines()
+        records = [json.loads(line) for line in lines]
+        assert [r["seq"] for r in records] == list(range(1, len(records) + 1))
+        assert [r["src"]["n"] for r in records if "n" in (r.get("src") or {})] == list(range(1, n + 1))
+        assert sum("sync_failed" in r["payload"] for r in records) == 2
+
+    play(story)
+
+
 def test_a_damaged_run_of_a_session_gives_way_to_a_new_one(play):
     async def story(inner):
         actor = inner.enter("a", "s")

@@ -52,6 +52,12 @@ def undone(intake: Intake) -> list[IntakeRecord]:
     return [intake.read(rq) for rq in intake.pending()]
 
 
+def sync(intake: Intake) -> None:
+    batch = intake.unsynced.take()
+    intake.unsynced.sync(batch)
+    intake.unsynced.succeeded(batch)
+
+
 def test_requests_come_back_after_reopening_until_they_are_done(journal):
     intake = journal.open()
     first, second = put(intake, b"one"), put(intake, b"two", NOW + 1)
@@ -108,6 +114,7 @@ def test_a_wall_clock_that_is_set_makes_nothing_old_and_keeps_nothing(tmp_path, 
     for record in (one, two, three):
         intake.done(record.rq)
     assert take(intake, b"2", NOW + step, 103) is None
+    sync(intake)
     assert intake.drop(101 + KEEP_S - 0.5) == 1
     assert intake.drop(101.5 + KEEP_S) == 1
     intake.close()
@@ -124,9 +131,12 @@ def test_segments_are_dropped_oldest_first_when_done_and_old(tmp_path):
     assert len(journal.files()) == 4
     for request in (requests[0], requests[2], requests[3]):
         intake.done(request.rq)
+    assert intake.drop(NOW + KEEP_S) == 0, "nothing is on stable storage"
+    sync(intake)
     assert intake.drop(NOW + KEEP_S) == 1
     assert intake.drop(NOW + 2 * KEEP_S) == 0, "the second is not done"
     intake.done(requests[1].rq)
+    sync(intake)
     intake.drop(NOW + 2 * KEEP_S)
     assert len(journal.files()) == 1
     intake.close()
@@ -205,12 +215,9 @@ def test_a_short_write_is_completed(journal, monkeypatch):
 
 def test_files_are_private_and_there_is_something_to_sync_after_the_first_write(journal):
     intake = journal.open()
-    assert intake.dup() is None
+    assert intake.unsynced.settled
     put(intake, b"x")
-    fd = intake.dup()
-    assert os.fstat(fd).st_ino == journal.files()[0].stat().st_ino
-    os.fdatasync(fd)
-    os.close(fd)
+    assert intake.unsynced.held == intake.size
     assert stat.S_IMODE(journal.files()[0].stat().st_mode) == 0o600
     assert intake.size == journal.files()[0].stat().st_size
 
@@ -255,5 +262,6 @@ def test_what_is_remembered_is_bounded_in_number_too(tmp_path, monkeypatch):
     assert put(intake, bytes([0]) * 150) is not None, "forgotten for the newer ones"
     for request in requests:
         intake.done(request.rq)
+    sync(intake)
     intake.drop(NOW)
     assert len(journal.files()) == 2
