@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import banner_latency, client_emit, stream, sync
+from bench import banner_latency, client_emit, startup, stream, sync
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
         "sync": sync.measure(),
         "client emit 1 KB": client_emit.measure(),
         "client import": client_emit.import_ms(),
+        "start, old runs": startup.measure(),
         "banner after SIGKILL": banner_latency.measure(),
     }
     for name, facts in found.items():

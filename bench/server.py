@@ -43,6 +43,12 @@ class Server:
         self.process.wait(60)
         self.process.stdout.close()
 
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self.process.kill()
+        self.process.wait(60)
+        self.process.stdout.close()
+
     def cpu_s(self) -> float:
         """User and system time so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()

@@ -36,6 +36,14 @@ def one_run(daemon: Daemon, session: str = "s", source: str = "a", *, end: bool 
     return run_id
 
 
+def sessions(daemon: Daemon) -> dict[str, str] | None:
+    """Status by session; None where the index cannot be read."""
+    try:
+        return {row["session_id"]: row["status"] for row in daemon.rows()}
+    except ValueError:
+        return None
+
+
 def healthy(daemon: Daemon) -> None:
     done = daemon.cli("verify")
     assert done.returncode == 0, done.stdout
@@ -59,18 +67,9 @@ def test_the_index_is_made_again_from_the_traces(daemon, hurt):
                 {"empty": b"", "garbage": b"\x00\xff nonsense\n" * 3, "half": data[: len(data) // 3]}[hurt]
             )
         daemon.start()
-        assert {row["session_id"]: row["status"] for row in daemon.rows()} == {
-            "ended": "ok",
-            "open": "running",
-        }
+        until(lambda: sessions(daemon) == {"ended": "ok", "open": "running"}, "the rows")
         agent.kill()
-        until(
-            lambda: (
-                {row["session_id"]: row["status"] for row in daemon.rows()}
-                == {"ended": "ok", "open": "crashed"}
-            ),
-            "crashed",
-        )
+        until(lambda: sessions(daemon) == {"ended": "ok", "open": "crashed"}, "crashed")
     assert daemon.trace(ended)[-1]["type"] == "run.end"
     healthy(daemon)
 
@@ -183,7 +182,7 @@ def test_one_bad_run_does_not_keep_the_collector_from_starting(daemon, hurt):
     if hurt == "no index":
         (daemon.root / "index.jsonl").unlink()
     daemon.start()
-    assert good in {row["run_id"] for row in daemon.rows()}
+    until(lambda: good in {row["run_id"] for row in daemon.rows()}, "the good run's row")
     one_run(daemon, "next", "c")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from agentrund.model.event import Event
 from agentrund.model.source import Arrival, Identity
 from agentrund.service.recovery import Recovery
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.service.survey import Survey
 from agentrund.service.syncing import Interval
 from agentrund.store.index_file import IndexFile
 from agentrund.store.root import Root
@@ -27,7 +30,15 @@ class Inner:
     def start(self) -> None:
         self.root = Root.open(self.folder, {"pid": 1})
         self.runs = Runs(self.root, IndexFile(self.root.folder), self.clock, Interval(), 8192)
-        self.recovered = Recovery(self.runs).begin()
+        self.recovery = Recovery(self.runs)
+        self.recovered = self.recovery.begin()
+
+    async def survey(self) -> None:
+        """Look at the whole root, as a collector does once its doors are open; bring back what that found."""
+        survey = Survey(self.runs, self.recovery)
+        await survey.run()
+        await survey.close()
+        self.recovered += self.recovery.again()
 
     async def close(self) -> None:
         await self.runs.close()
@@ -53,4 +64,9 @@ class Inner:
         await self.runs.syncing.drain()
 
     def status(self, run_id: str) -> str:
-        return next(row["status"] for _, row in self.runs.index.rows() if row["run_id"] == run_id)
+        return next(row["status"] for row in self.rows() if row["run_id"] == run_id)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the index."""
+        lines = (self.folder / "index.jsonl").read_text().split("\n")
+        return [json.loads(line) for line in lines if line.strip()]

@@ -12,11 +12,10 @@ from typing import Final
 
 from agentrund import __version__
 from agentrund.formats import layout, navigate
-from agentrund.model.errors import Damaged
 from agentrund.model.source import DOOR_SOCKET
 from agentrund.receivers.budget import Budget
 from agentrund.receivers.unix_socket import UnixSocketDoor
-from agentrund.service import discovery, file_systems, maintenance, notify, standard_streams
+from agentrund.service import discovery, file_systems, notify, standard_streams
 from agentrund.service.clock import Clock
 from agentrund.service.config import Settings
 from agentrund.service.exposure import Demands
@@ -31,6 +30,7 @@ from agentrund.service.spool import SpoolIntake
 from agentrund.service.spool_files import spool_folder
 from agentrund.service.status import status
 from agentrund.service.stream_service import StreamService
+from agentrund.service.survey import Survey
 from agentrund.service.syncing import POLICIES
 from agentrund.store import descriptors
 from agentrund.store.index_file import IndexFile
@@ -59,8 +59,9 @@ class Collector:
         self.started_at = self.clock.iso(self.clock.now())
         self.syncing = POLICIES[settings.sync]()
         self.watch = ProcessWatch()
-        self.runs = Runs(root, _open_index(root), self.clock, self.syncing, settings.blob_max_bytes)
+        self.runs = Runs(root, IndexFile(root.folder), self.clock, self.syncing, settings.blob_max_bytes)
         self.recovery = Recovery(self.runs)
+        self.survey = Survey(self.runs, self.recovery)
         self.stream = StreamService(settings, self.runs, self.watch, partial(status, self))
         self.budget = Budget(settings.max_memory // 4)
         self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget, demands)
@@ -73,7 +74,7 @@ class Collector:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Recover what was open, then open the doors and say so."""
+        """Recover what was open, then open the doors and say so; everything else is looked at after that."""
         file_systems.warn(self.root.folder.path, os.fstat(self.root.folder.fd).st_dev)
         self.runs.chores.do("NAVIGATE.md", partial(self.root.write_once, layout.NAVIGATE, navigate.text()))
         await self.syncing.begin(self.root.folder)
@@ -100,6 +101,7 @@ class Collector:
             self.runs.chores.do("discovery file", announce)
         self._greet()
         notify.ready()
+        self._tasks.append(asyncio.create_task(self.survey.run()))
 
     def _watch(self, recovered: list[RunActor]) -> None:
         """Judge and watch the sources of runs that are back."""
@@ -109,6 +111,8 @@ class Collector:
                     self.stream.lives.watch(source)
             self.stream.lives.linger(actor)
         self.otlp.restore(recovered)
+        if self.survey.rows_seen and not self.recovery.reading:
+            self.otlp.service.work()
 
     def _greet(self) -> None:
         lines = [
@@ -159,7 +163,7 @@ class Collector:
     async def stop(self) -> bool:
         """Take and acknowledge what has been sent, derive what has ended; open runs stay open.
 
-        False where a derivation was left to the next start.
+        False where something long was left to the next start.
         """
         notify.stopping()
         self.runs.chores.drop("discovery file")
@@ -173,7 +177,8 @@ class Collector:
             self.door.close()
         await self.otlp.stop()
         self.watch.close()
-        finished = await self.runs.close()
+        idle = await self.survey.close()
+        finished = await self.runs.close() and idle
         await self.syncing.close()
         return finished
 
@@ -185,16 +190,3 @@ def _survived(what: str) -> Iterator[None]:
         yield
     except Exception:
         log.exception("%s met a bug of ours", what)
-
-
-def _open_index(root: Root) -> IndexFile:
-    """The index, made again from the traces where it is damaged."""
-    index = IndexFile(root.folder)
-    try:
-        index.run_ids()
-    except Damaged as error:
-        log.warning("the index is damaged (%s): making it again from the traces", error)
-        index.close()
-        maintenance.rebuild_index(root)
-        return IndexFile(root.folder)
-    return index

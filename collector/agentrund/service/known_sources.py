@@ -41,6 +41,13 @@ class KnownSources:
             if self._run_of.get(source) == run_id:
                 del self._run_of[source]
 
+    def remember(self, run_id: str, sources: list[str], now: float) -> None:
+        """As ``ended``, for a run found on disk: sources that have a place elsewhere by now keep it."""
+        mine = [source for source in sources if self._run_of.get(source, run_id) == run_id]
+        for source in mine:
+            self._run_of[source] = run_id
+        self.ended(run_id, mine, now)
+
     def reopened(self, run_id: str) -> None:
         """A run has been resumed: its sources stay."""
         self._ended.pop(run_id, None)

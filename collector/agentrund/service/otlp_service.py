@@ -70,6 +70,7 @@ class OtlpService:
         self.admission = Admission(budget, max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
         self._wake = asyncio.Event()
+        self._may_work = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
         self.received = 0
@@ -150,12 +151,17 @@ class OtlpService:
     # -- the worker -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take what was not done before a restart, then what comes."""
+        """Take what was not done before a restart, then what comes: into the journal, and no further yet."""
         now = self._clock.monotonic()
         self._queue.extend((rq, now) for rq in self._intake.pending())
         self._worker = asyncio.create_task(self._run())
 
+    def work(self) -> None:
+        """Every run that was open is back: what waits in the journal finds its place."""
+        self._may_work.set()
+
     async def _run(self) -> None:
+        await self._may_work.wait()
         while True:
             while self._queue:
                 await self._work_safely()
@@ -232,6 +238,8 @@ class OtlpService:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
         self._stopping = True
         self._wake.set()
+        if self._worker is not None and not self._may_work.is_set():
+            self._worker.cancel()  # the journal still has it all
         if self._worker is not None:
             _, late = await asyncio.wait((self._worker,), timeout=STOP_S)
             for worker in late:

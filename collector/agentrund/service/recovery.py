@@ -1,23 +1,29 @@
-"""After a start: runs that were open, runs whose files lag behind their trace, sources not yet forgotten.
+"""Before the doors open: the runs that were open come back, and who may return to one that has just ended.
 
-What the disk refuses at that moment is tried again, for as long as it takes.
+The cost goes with what was open and what ended within the hour, not with how many runs there are; all
+that is left to ``survey``. What the disk refuses at that moment is tried again, for as long as it takes.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing, suppress
 from typing import Final
 
 from agentrund.model.errors import AgentrundError, RunUnusable, Unavailable
-from agentrund.service import maintenance
 from agentrund.service.known_sources import REMEMBER_S
+from agentrund.service.loading import AT_ONCE
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 
 log: Final = logging.getLogger(__name__)
 
-_RECENT_MAX: Final = 2000
+RECENT_MAX: Final = 2000
 """Newest runs looked at for sources that may still have something to say, and for files that lag."""
+_OPEN_BYTES: Final = 1 << 22
+"""Traces of open runs that are replayed before the doors open: about 0.4 s. The others come after it."""
+_ENDED_BYTES: Final = 1 << 26
+"""Traces of ended runs that are searched for sources before the doors open: about 0.2 s."""
 
 
 class Recovery:
@@ -28,64 +34,64 @@ class Recovery:
         self._waiting: list[str] = []
 
     def begin(self) -> list[RunActor]:
-        """Everything there is; returns the runs with an attempt under way."""
-        self._complete_index()
+        """What was open and what has just ended; returns the runs with an attempt under way."""
         self._waiting = self._runs.index.running()
-        found = self.again()
+        found = self.again(_OPEN_BYTES)
         self._look_at_recent()
         return found
 
-    def again(self) -> list[RunActor]:
-        """What had to wait; returns the runs with an attempt under way that are back now."""
+    def add(self, run_id: str) -> None:
+        """A run without a row was open."""
+        self._waiting.append(run_id)
+
+    @property
+    def reading(self) -> bool:
+        """Whether the trace of a run that was open is still being read."""
+        return any(run_id in self._runs.loading for run_id in self._waiting)
+
+    def again(self, most: int = AT_ONCE) -> list[RunActor]:
+        """What had to wait; returns the runs with an attempt under way that are back now.
+
+        ``most`` bytes of traces are replayed in this call; what is longer is read between the loop's turns.
+        """
         waiting, self._waiting = self._waiting, []
         found = []
         for run_id in waiting:
-            try:
-                actor = self._runs.bring_back(run_id)
-            except RunUnusable as error:
-                self._runs.give_up(run_id, error)
-            except (Unavailable, OSError) as error:
-                self._runs.trouble.refused(f"run {run_id}", error)
+            if run_id in self._runs.loading:
                 self._waiting.append(run_id)
-            else:
-                if actor is not None:
-                    found.append(actor)
+                continue
+            actor = self._bring_back(run_id, most)
+            if actor is not None:
+                most -= actor.files.trace.size
+                found.append(actor)
         return found
 
-    def _complete_index(self) -> None:
-        """A run without a row gets one: an index that lost rows must not hide a run that was open."""
-        runs = self._runs
-        missing = sorted(set(runs.root.run_ids()) - runs.index.run_ids())
-        if missing:
-            log.warning("%d runs were missing in the index", len(missing))
-        for row in maintenance.rows(runs.root, missing):
-            try:
-                runs.index.put(row)
-            except OSError as error:
-                runs.trouble.refused(f"index row of {row['run_id']}", error)
+    def _bring_back(self, run_id: str, most: int) -> RunActor | None:
+        try:
+            return self._runs.bring_back(run_id, most)
+        except RunUnusable as error:
+            self._runs.give_up(run_id, error)
+        except (Unavailable, OSError) as error:
+            if run_id in self._runs.loading:
+                log.info("%s", error)
+            else:
+                self._runs.trouble.refused(f"run {run_id}", error)
+            self._waiting.append(run_id)
+            with suppress(OSError, AgentrundError), closing(self._runs.root.apart(run_id)) as files:
+                # Whoever comes back before it does is sent to it, and waits.
+                for source in files.sources():
+                    self._runs.known.add(source, run_id)
+        return None
 
     def _look_at_recent(self) -> None:
-        since = self._runs.clock.now() - REMEMBER_S
-        for run_id in reversed(self._runs.root.run_ids()[-_RECENT_MAX:]):
-            if self._runs.resident(run_id) is None:
-                try:
-                    self._look_at(run_id, since)
-                except (OSError, AgentrundError) as error:
-                    log.warning("run %s: %s", run_id, error)
-
-    def _look_at(self, run_id: str, since: float) -> None:
-        """A run that has ended: its sources, if it was not long ago; its files, if its trace is newer."""
-        runs = self._runs
-        files = runs.root.apart(run_id)
-        try:
-            if files.trace.modified >= since:
-                sources = files.sources()
-                for source in sources:
-                    runs.known.add(source, run_id)
-                runs.known.ended(run_id, sources, runs.clock.monotonic())
-            stale = files.is_stale()
-        finally:
-            files.close()
-        if stale:
-            # Stopped between a late event and the files that tell of it.
-            runs.derive_again(runs.actor(run_id))
+        since, room = self._runs.clock.now() - REMEMBER_S, _ENDED_BYTES
+        for run_id in reversed(self._runs.index.newest()[-RECENT_MAX:]):
+            if room < 0:
+                return
+            try:
+                if self._runs.resident(run_id) is None and self._runs.root.written_at(run_id) >= since:
+                    with closing(self._runs.root.apart(run_id)) as files:
+                        self._runs.known.remember(run_id, files.sources(), self._runs.clock.monotonic())
+                        room -= files.trace.size
+            except (OSError, AgentrundError) as error:
+                log.debug("run %s: %s", run_id, error)  # the survey says it

@@ -89,6 +89,7 @@ class Requests:
 
     async def _rebuild(self, run_id: str) -> None:
         runs = self._runs
+        await runs.loading.settled(run_id)
         actor = runs.resident(run_id)
         if actor is not None:
             await actor.settle_logs()
@@ -102,12 +103,13 @@ class Requests:
 
     async def _reindex(self, progress: maintenance.Progress) -> None:
         loop, index = asyncio.get_running_loop(), self._runs.index
-        index.hold()
-        try:
 
-            def tell(done: int, total: int) -> None:
-                loop.call_soon_threadsafe(progress, done, total)
+        def tell(done: int, total: int) -> None:
+            loop.call_soon_threadsafe(progress, done, total)
 
-            await loop.run_in_executor(None, maintenance.rebuild_index, self._runs.root, tell)
-        finally:
-            index.swap()
+        async with self._runs.remaking_index:
+            index.hold()
+            try:
+                await loop.run_in_executor(None, maintenance.rebuild_index, self._runs.root, tell)
+            finally:
+                index.swap()

@@ -5,6 +5,7 @@ The rules of the stream protocol ("Which run a hello lands in") stand in ``targe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterator
@@ -22,7 +23,8 @@ from agentrund.service import maintenance
 from agentrund.service.chores import Chores
 from agentrund.service.clock import Clock
 from agentrund.service.finalising import Finalising
-from agentrund.service.known_sources import KnownSources
+from agentrund.service.known_sources import REMEMBER_S, KnownSources
+from agentrund.service.loading import AT_ONCE, Loading, damaged
 from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
 from agentrund.service.storage_trouble import StorageTrouble
@@ -36,6 +38,8 @@ log: Final = logging.getLogger(__name__)
 _ID_BASES: Final = 0x8000
 """Ids of one second start at a random number below this, and count up from there."""
 _ROWS_AT_ONCE: Final = 200
+_UNUSED_S: Final = 10.0
+"""A run that was read back is kept this long for whoever asked for it."""
 
 
 class Runs:
@@ -58,6 +62,8 @@ class Runs:
         self.chores = Chores(self.trouble.refused)
         self.known = KnownSources()
         self.finalising = Finalising(self._finalised, self.trouble.refused)
+        self.loading = Loading(self._loaded)
+        self.remaking_index = asyncio.Lock()
         self.in_use: Callable[[RunActor], bool] = lambda _actor: False
         self.syncing = syncing
         syncing.on_failure = self._sync_failed
@@ -72,10 +78,12 @@ class Runs:
         self._grown: dict[str, None] = {}
         self._last_second = 0
         self._last_number = 0
-        newest = root.run_ids()[-1:]
-        if newest:
-            # Also after a restart within the same second ids sort in the order of creation.
-            self._last_second, self._last_number = created_at(newest[0])
+        self.come_after(max([*index.newest(), root.latest() or ""]))
+
+    def come_after(self, run_id: str) -> None:
+        """Ids sort in the order of creation, also after a restart within a second, or a clock set back."""
+        last = self._last_second, self._last_number
+        self._last_second, self._last_number = max(last, created_at(run_id))
 
     # -- looking up -------------------------------------------------------------------------------
 
@@ -92,17 +100,28 @@ class Runs:
         """Runs with lines that storage refuses at the moment."""
         return len(self._blocked)
 
-    def actor(self, run_id: str) -> RunActor:
+    def actor(self, run_id: str, at_once: int = AT_ONCE) -> RunActor:
         """The actor of a run, replayed from its trace where it is not at hand.
 
-        Raises Unavailable, RunUnusable.
+        Raises RunUnusable, and Unavailable: where the disk refuses, and while a trace of more than
+        ``at_once`` bytes is being read.
         """
         self._lost.check(run_id)
         actor = self._actors.get(run_id)
         if actor is None:
-            actor = self._load(run_id)
+            actor = self._load(run_id, at_once)
             self._actors[run_id] = actor
         return actor
+
+    async def fetch(self, run_id: str) -> RunActor:
+        """As ``actor``, however long its trace is. Raises RunUnusable, Unavailable."""
+        try:
+            return self.actor(run_id)
+        except Unavailable:
+            if run_id not in self.loading:
+                raise
+        await self.loading.settled(run_id)
+        return self.actor(run_id)
 
     @contextmanager
     def set_apart(self, run_id: str) -> Iterator[None]:
@@ -131,7 +150,10 @@ class Runs:
             if run_id in self._lost or not self.root.has_run(run_id):
                 raise Rejected("unknown_run", f"no run {run_id[:64]!r} in this root")
             return run_id
-        theirs = None if parent is None else self._actors.get(self.known.run_of(parent) or "")
+        of_parent = None if parent is None else self.known.run_of(parent)
+        if of_parent is not None:
+            self.loading.look(of_parent)
+        theirs = self._actors.get(of_parent or "")
         if theirs is not None and theirs.state.is_open:
             return theirs.run_id
         return None if session_id is None else self.session_target(session_id)
@@ -431,7 +453,8 @@ class Runs:
 
     # -- coming back ------------------------------------------------------------------------------
 
-    def _load(self, run_id: str) -> RunActor:
+    def _load(self, run_id: str, at_once: int) -> RunActor:
+        self.loading.look(run_id)
         if run_id in self._apart:
             raise Unavailable(f"run {run_id} is being rebuilt", hint="it takes a moment")
         try:
@@ -445,21 +468,37 @@ class Runs:
                 f"cannot open run {run_id}: {error.strerror}", hint="look at its folder"
             ) from error
         actor = RunActor(files, RunState(run_id), self.clock, self._blob_max, self)
+        slices = actor.recover(partial(self.root.quarantine, run_id))
+        if files.trace.size > at_once:
+            self.loading.start(actor, slices)
+            self.loading.look(run_id)
         try:
-            actor.recover(partial(self.root.quarantine, run_id))
+            for _ in slices:
+                pass
         except Damaged as error:
-            raise RunUnusable(f"run {run_id} is damaged: {error}", hint=error.hint) from error
+            raise damaged(run_id, error) from error
+        self._recall(actor)
         return actor
 
-    def bring_back(self, run_id: str) -> RunActor | None:
+    def _recall(self, actor: RunActor) -> None:
+        """The sources of a run that ended within the hour may have been forgotten with a restart."""
+        if not actor.state.is_open and actor.files.trace.modified >= self.clock.now() - REMEMBER_S:
+            self.known.remember(actor.run_id, list(actor.state.sources), self.clock.monotonic())
+
+    def _loaded(self, actor: RunActor) -> None:
+        self._recall(actor)
+        self._actors[actor.run_id] = actor
+        asyncio.get_running_loop().call_later(_UNUSED_S, self.release, actor.run_id)
+
+    def bring_back(self, run_id: str, at_once: int) -> RunActor | None:
         """A run whose row says ``running``, after a start; None where no attempt of it is under way.
 
-        Raises RunUnusable, or Unavailable and OSError where the disk refuses now.
+        Raises as ``actor`` does, and OSError where the disk refuses now.
         """
         if not is_run_id(run_id) or not self.root.has_run(run_id):
             self.index.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
             return None
-        actor = self.actor(run_id)
+        actor = self.actor(run_id, at_once)
         state = actor.state
         if state.attempt is None:
             # Stopped before its first record was whole: nothing of it was acknowledged.
@@ -478,6 +517,7 @@ class Runs:
 
     async def close(self) -> bool:
         """Write everything, complete the transcripts; False where a derivation is left to the next start."""
+        await self.loading.close()
         for actor in list(self._actors.values()):
             self.commit_quietly(actor)  # first: an end that is written here is still derived
         finished = await self.finalising.close()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from agentrund.formats import index, layout
+from agentrund.model.errors import Damaged
 from agentrund.model.event import Json
-from agentrund.store.descriptors import with_reserve
 from agentrund.store.folder import Folder, write_all
 
 Slot = tuple[int, int]
@@ -22,8 +24,10 @@ Slot = tuple[int, int]
 
 log: Final = logging.getLogger(__name__)
 
-_READ: Final = 1 << 18
+_READ: Final = 1 << 20
 _RUNNING: Final = b'"status":"running"'
+_TAIL: Final = 1 << 20
+_RUN_ID: Final = re.compile(rb'^\{"run_id":"([0-9a-f_]+)"', re.MULTILINE)
 
 
 class IndexFile:
@@ -51,31 +55,22 @@ class IndexFile:
         """Close the file."""
         os.close(self._fd)
 
-    def rows(self) -> Iterator[tuple[Slot, Json]]:
-        """Every row with its slot, blanked ones left out. Raises Damaged."""
-        offset = 0
-        with open(with_reserve(partial(os.dup, self._fd)), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.seek(0)
-            for line in file:
-                row = index.parse_line(line, path=layout.INDEX, offset=offset)
-                if row is not None:
-                    yield (offset, len(line)), row
-                offset += len(line)
-
-    def run_ids(self) -> set[str]:
-        """Runs that have a row. Raises Damaged."""
-        return {str(row["run_id"]) for _, row in self.rows()}
-
     def running(self) -> list[str]:
-        """Runs whose row says ``running``. Raises Damaged where such a row cannot be read."""
+        """Runs whose row says ``running``: a scan at memory speed. What cannot be read is for ``look``."""
         found = []
         for slot, line in self._lines_with(_RUNNING):
-            row = index.parse_line(line, path=layout.INDEX, offset=slot[0])
-            if row is not None and row.get("status") == "running":
-                run_id = str(row["run_id"])
-                self._slots[run_id] = slot
-                found.append(run_id)
+            with suppress(Damaged):
+                row = index.parse_line(line)
+                if row is not None and row.get("status") == "running":
+                    run_id = str(row["run_id"])
+                    self._slots[run_id] = slot
+                    found.append(run_id)
         return found
+
+    def newest(self) -> list[str]:
+        """The last few thousand runs that have got a row, oldest first, at a cost that never grows."""
+        start = max(0, self._end - _TAIL)
+        return [match[1].decode() for match in _RUN_ID.finditer(os.pread(self._fd, self._end - start, start))]
 
     def hold(self) -> None:
         """The file is about to be made again elsewhere: remember what is put meanwhile, for ``swap``."""
@@ -146,13 +141,16 @@ class IndexFile:
 
     def _lines_with(self, needle: bytes) -> Iterator[tuple[Slot, bytes]]:
         """Lines that hold ``needle``. Read, not mapped: a file that is cut under us must not kill us."""
-        offset = 0
-        with open(with_reserve(partial(os.dup, self._fd)), "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
-            file.seek(0)
-            for line in file:
-                if needle in line:
-                    yield (offset, len(line)), line
-                offset += len(line)
+        offset, rest = 0, b""
+        while chunk := os.pread(self._fd, _READ, offset + len(rest)):
+            data = rest + chunk
+            end = data.rfind(b"\n") + 1
+            at = data.find(needle, 0, end)
+            while at >= 0:
+                first, last = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at) + 1
+                yield (offset + first, last - first), data[first:last]
+                at = data.find(needle, last, end)
+            offset, rest = offset + end, data[end:]
 
     def _look_for_harm(self) -> None:
         """Somebody has cut or removed the file: go on with what is there."""
@@ -173,11 +171,52 @@ class IndexFile:
         self._slots.clear()
 
 
+@dataclass(slots=True)
+class Contents:
+    """What an index holds: the slot of each run's last row, and the first damage."""
+
+    slots: dict[str, Slot] = field(default_factory=dict)
+    damage: Damaged | None = None
+
+
+def look(folder: Folder) -> Contents:
+    """Read the whole index, in any thread. What its writer does meanwhile may look like damage."""
+    found = Contents()
+    offset = 0
+    with open(folder.open_file(layout.INDEX, os.O_RDONLY), "rb", buffering=_READ) as file:  # noqa: PTH123
+        for line in file:
+            try:
+                row = index.parse_line(line, path=layout.INDEX, offset=offset)
+            except Damaged as error:
+                found.damage = found.damage or error
+            else:
+                if row is not None:
+                    found.slots[str(row["run_id"])] = (offset, len(line))
+            offset += len(line)
+    return found
+
+
 def rebuild(folder: Folder, rows: Callable[[], Iterator[Json]]) -> None:
     """Write the whole index anew from ``rows``, then put it in the old one's place."""
+    _write_anew(folder, (index.encode_row(row, index.slot_size(row)) for row in rows()))
+
+
+def complete(folder: Folder, contents: Contents, missing: dict[str, bytes]) -> None:
+    """Write the index anew from the slots that can be read and the encoded rows of ``missing`` runs."""
+
+    def lines() -> Iterator[bytes]:
+        with open(folder.open_file(layout.INDEX, os.O_RDONLY), "rb", buffering=0) as file:  # noqa: PTH123
+            for run_id in sorted(contents.slots.keys() | missing.keys()):
+                slot = contents.slots.get(run_id)
+                yield missing[run_id] if slot is None else os.pread(file.fileno(), slot[1], slot[0])
+
+    _write_anew(folder, lines())
+
+
+def _write_anew(folder: Folder, lines: Iterable[bytes]) -> None:
     temporary = f".{layout.INDEX}.new"
     folder.remove(temporary)
     fd = folder.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-        file.writelines(index.encode_row(row, index.slot_size(row)) for row in rows())
+        file.writelines(lines)
     os.rename(temporary, layout.INDEX, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)

@@ -140,6 +140,16 @@ class Root:
         with os.scandir(self._runs.fd) as entries:
             return sorted(e.name for e in entries if is_run_id(e.name) and e.is_dir(follow_symlinks=False))
 
+    def written_at(self, run_id: str) -> float:
+        """When a run's trace was last written, epoch seconds; nothing is opened. Raises OSError."""
+        return os.stat(f"{run_id}/{layout.TRACE}", dir_fd=self._runs.fd, follow_symlinks=False).st_mtime
+
+    def latest(self) -> str | None:
+        """The run that ``latest`` points to."""
+        target = self.folder.link_target(layout.LATEST)
+        run_id = "" if target is None else target.removeprefix(f"{layout.RUNS}/")
+        return run_id if is_run_id(run_id) else None
+
     def has_run(self, run_id: str) -> bool:
         """Whether a run of that id is there."""
         if not is_run_id(run_id):
