@@ -5,7 +5,7 @@ The writer splices a clean payload's own bytes into the line; the reader keeps i
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
@@ -55,19 +55,27 @@ def dump_payload(payload: Json) -> bytes:
         return msgspec.json.encode(payload)
 
 
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""What every JSON reader can count with, and a float can hold."""
+
+
+_LAST_TS: Final = 253_402_300_799
+"""The last second of the year 9999."""
+
+
 class _Line(msgspec.Struct):
     """What a line must hold; unknown keys pass."""
 
     run_id: str
-    seq: int
-    attempt: int
-    ts: float
+    seq: _Integer
+    attempt: _Integer
+    ts: Annotated[float, msgspec.Meta(ge=0, le=_LAST_TS)]
     type: str
     iso: str = ""
     name: str | None = None
-    parent_seq: int | None = None
+    parent_seq: _Integer | None = None
     status: str | None = None
-    dur_ms: int | None = None
+    dur_ms: _Integer | None = None
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     src: dict[str, Any] | None = None
 

@@ -286,7 +286,8 @@ class RunState:
         src = record.src
         if src is None:
             return
-        source = self.sources.get(src.get("id", ""))
+        source_id = src.get("id")
+        source = self.sources.get(source_id) if isinstance(source_id, str) else None
         top = src.get("lost_to", src.get("n"))
         if source is not None and isinstance(top, int) and top > source.high_water:
             source.high_water = top

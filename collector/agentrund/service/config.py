@@ -190,7 +190,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}", hint="fix its permissions") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Bad syntax, bad UTF-8; also an integer too long to be one, and arrays nested without an end.
         raise UsageError(f"{path}: not valid TOML: {error}", hint="correct that line") from error
     for key in table:
         if key not in KINDS:
