@@ -1,0 +1,84 @@
+"""Whatever lies in a root, what reads it gives values or one of our errors, and commands end as documented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentrund.cli import errors
+from agentrund.cli.main import main
+from support import mutate
+from support.read_everything import read_everything, sound_files, write_root
+
+RUN = "20260830_142233_a1b2"
+CODES = {errors.DONE, errors.FOUND, errors.USAGE, errors.NO_SUCH_RUN, errors.UNREACHABLE, errors.DAMAGED}
+
+chances = st.integers(0, 2**64).map(Random)
+thorough = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return sound_files(tmp_path_factory.mktemp("sound"))
+
+
+def hurt(chance: Random, sound: dict[str, bytes]) -> dict[str, bytes]:
+    """A root with some of its files gone wrong or missing; the trace most of all."""
+    files = dict(sound)
+    traces = [name for name in files if name.endswith(f"{RUN}/trace.jsonl")]
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        name = chance.choice(traces if chance.random() < 0.4 else sorted(files))
+        if chance.random() < 0.05 and name not in traces:
+            del files[name]
+        elif name.endswith((".jsonl", "meta.json", "analytics.json")) and chance.random() < 0.6:
+            files[name] = in_lines(chance, files[name], whole=name.endswith(".json"))
+        else:
+            files[name] = mutate.in_bytes(chance, files[name])
+    return files
+
+
+def in_lines(chance: Random, data: bytes, *, whole: bool) -> bytes:
+    """A file of JSON with a value of it gone wrong."""
+    lines = [data] if whole else data.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    try:
+        lines[at] = mutate.as_line(mutate.in_value(chance, json.loads(lines[at]))) + b"\n"
+    except ValueError:  # it was hurt before
+        lines[at] = mutate.in_bytes(chance, lines[at])
+    return b"".join(lines)
+
+
+@given(chance=chances)
+@thorough
+def test_readers_of_a_root_raise_our_errors_only(chance, sound, tmp_path_factory):
+    base = tmp_path_factory.getbasetemp() / "hurt"
+    write_root(base, hurt(chance, sound))
+    read_everything(base, RUN)
+
+
+@given(chance=chances)
+@settings(thorough, max_examples=8)
+def test_commands_end_with_a_documented_code_and_no_traceback(chance, sound, tmp_path_factory):
+    base: Path = tmp_path_factory.getbasetemp() / "hurt"
+    write_root(base, hurt(chance, sound))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTRUND_ROOT", str(base))
+        patch.chdir(base)
+        for command in (
+            ["runs"], ["runs", "--json"], ["show", RUN], ["show", f"{RUN}#0008"], ["show", RUN, "--json"], ["show", "latest"],
+            ["tail", RUN], ["verify"], ["verify", RUN], ["rebuild", RUN], ["reindex"], ["verify"],
+        ):  # fmt: skip
+            assert ended(main, command) in CODES, command
+
+
+def ended(command, arguments) -> int:
+    """The exit code of a command."""
+    try:
+        return command(arguments) or 0
+    except SystemExit as end:
+        return end.code or 0
