@@ -3,9 +3,10 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.setup-done
 TESTS  ?= tests
+FUZZ_S ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test crash crash-short mutation soak demo bench golden clean
+.PHONY: help setup check format test crash crash-short fuzz mutation soak demo bench golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +53,10 @@ demo: $(STAMP) ## the main job, shown: five agents, one of them killed and resum
 
 bench: $(STAMP) ## measure the hot paths
 	$(BIN)/python -m bench
+
+fuzz: $(STAMP) ## input guided by coverage at every decoder and reader; FUZZ_S=60 seconds a target
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group fuzz
+	FUZZ_S=$(FUZZ_S) PYTHONPATH=tests $(BIN)/python -m fuzz
 
 golden: $(STAMP) ## write tests/golden/example_root again; read the difference before you commit it
 	$(BIN)/python tests/golden/make_example.py tests/golden/example_root

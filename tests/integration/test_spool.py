@@ -134,7 +134,7 @@ def test_a_spool_file_without_a_place_is_kept(daemon):
     until(lambda: kept.exists() and list(kept.iterdir()), "the quarantine")
     [file] = kept.iterdir()
     assert file.read_text().count("\n") == 2
-    assert not list((daemon.base / "spool").iterdir())
+    until(lambda: not list((daemon.base / "spool").iterdir()), "the removal")
 
 
 def test_a_spool_file_of_a_source_in_use_waits(daemon):
