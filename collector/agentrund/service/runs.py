@@ -16,7 +16,7 @@ from typing import Final
 from agentrund.formats import index as index_rows
 from agentrund.formats import layout, meta
 from agentrund.model.errors import Damaged, Rejected, RunUnusable, Unavailable
-from agentrund.model.ids import created_at, is_run_id, run_id_at
+from agentrund.model.ids import is_run_id
 from agentrund.model.run_state import CRASHED, RUNNING, Change, RunState
 from agentrund.model.source import Arrival
 from agentrund.service import maintenance
@@ -27,6 +27,7 @@ from agentrund.service.known_sources import REMEMBER_S, KnownSources
 from agentrund.service.loading import AT_ONCE, Loading, damaged
 from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
+from agentrund.service.run_ids import RunIds
 from agentrund.service.storage_trouble import StorageTrouble
 from agentrund.service.syncing import Syncing
 from agentrund.store.index_file import IndexFile
@@ -35,8 +36,6 @@ from agentrund.store.unsynced import Unsynced
 
 log: Final = logging.getLogger(__name__)
 
-_ID_BASES: Final = 0x8000
-"""Ids of one second start at a random number below this, and count up from there."""
 _ROWS_AT_ONCE: Final = 200
 _UNUSED_S: Final = 10.0
 """A run that was read back is kept this long for whoever asked for it."""
@@ -68,7 +67,7 @@ class Runs:
         self.syncing = syncing
         syncing.on_failure = self._sync_failed
         self._blob_max = blob_max_bytes
-        self._randbelow = randbelow
+        self.ids = RunIds(clock, randbelow)
         self._actors: dict[str, RunActor] = {}
         self._sessions: dict[str, str] = {}
         self._blocked: set[RunActor] = set()
@@ -76,14 +75,7 @@ class Runs:
         self._lost = LostRuns()
         self._apart: set[str] = set()
         self._grown: dict[str, None] = {}
-        self._last_second = 0
-        self._last_number = 0
-        self.come_after(max([*index.newest(), root.latest() or ""]))
-
-    def come_after(self, run_id: str) -> None:
-        """Ids sort in the order of creation, also after a restart within a second, or a clock set back."""
-        last = self._last_second, self._last_number
-        self._last_second, self._last_number = max(last, created_at(run_id))
+        self.ids.come_after(max([*index.newest(), root.latest() or ""]))
 
     # -- looking up -------------------------------------------------------------------------------
 
@@ -235,7 +227,7 @@ class Runs:
 
     def _new_run(self, who: Arrival) -> RunActor:
         while True:
-            run_id = self._next_id()
+            run_id = self.ids.next()
             state = RunState(run_id)
             started = self.clock.iso(self.clock.now() if who.ts is None else who.ts)
             row = index_rows.starting_row(run_id, who.session_id, started, who.metadata)
@@ -253,15 +245,6 @@ class Runs:
             actor = RunActor(files, state, self.clock, self._blob_max, self)
             self._actors[run_id] = actor
             return actor
-
-    def _next_id(self) -> str:
-        # By our own clock, whatever the senders say of theirs: ids sort in the order of creation.
-        second = max(int(self.clock.now()), self._last_second)
-        if second != self._last_second:
-            self._last_second, self._last_number = second, self._randbelow(_ID_BASES)
-        else:
-            self._last_number += 1
-        return run_id_at(second, self._last_number)
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -337,7 +320,7 @@ class Runs:
             self.index.blank(run_id)
             return
         try:
-            actor = self._load(run_id)
+            actor = self._actors.get(run_id) or self._load(run_id, AT_ONCE)
         except RunUnusable as error:
             self.give_up(run_id, error)
             return

@@ -51,7 +51,7 @@ class Survey:
             try:
                 run_ids = await self._apart(self._root.run_ids)
                 if run_ids:
-                    self._runs.come_after(run_ids[-1])
+                    self._runs.ids.come_after(run_ids[-1])
                 await self._look_at_rows(run_ids)
                 self.rows_seen = True
                 await self._look_at_files(run_ids)
