@@ -158,7 +158,9 @@ def test_a_run_that_never_got_a_record_leaves_nothing(daemon):
     run_id = one_run(daemon, end=False)
     daemon.kill()
     (daemon.run_dir(run_id) / "trace.jsonl").write_bytes(b'{"run_id":"half a li')
-    (daemon.root / "latest").unlink()  # the links come after the first record
+    # The transcript and the links come after the first record.
+    (daemon.run_dir(run_id) / "agent.logs").unlink(missing_ok=True)
+    (daemon.root / "latest").unlink()
     (daemon.root / "sessions" / "s").unlink()
     daemon.start()
     assert (daemon.run_ids(), daemon.rows()) == ([], [])
