@@ -15,6 +15,8 @@ log: Final = logging.getLogger(__name__)
 
 AT_ONCE: Final = 1 << 18
 """Bytes of a trace that are replayed in one go: about 25 ms."""
+UNUSED_S: Final = 10.0
+"""A run that was read back is kept this long for whoever asked for it."""
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from agentrund.service.chores import Chores
 from agentrund.service.clock import Clock
 from agentrund.service.finalising import Finalising
 from agentrund.service.known_sources import REMEMBER_S, KnownSources
-from agentrund.service.loading import AT_ONCE, Loading, damaged
+from agentrund.service.loading import AT_ONCE, UNUSED_S, Loading, damaged
 from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
 from agentrund.service.run_ids import RunIds
@@ -37,8 +37,6 @@ from agentrund.store.unsynced import Unsynced
 log: Final = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE: Final = 200
-_UNUSED_S: Final = 10.0
-"""A run that was read back is kept this long for whoever asked for it."""
 
 
 class Runs:
@@ -104,16 +102,6 @@ class Runs:
             actor = self._load(run_id, at_once)
             self._actors[run_id] = actor
         return actor
-
-    async def fetch(self, run_id: str) -> RunActor:
-        """As ``actor``, however long its trace is. Raises RunUnusable, Unavailable."""
-        try:
-            return self.actor(run_id)
-        except Unavailable:
-            if run_id not in self.loading:
-                raise
-        await self.loading.settled(run_id)
-        return self.actor(run_id)
 
     @contextmanager
     def set_apart(self, run_id: str) -> Iterator[None]:
@@ -471,7 +459,7 @@ class Runs:
     def _loaded(self, actor: RunActor) -> None:
         self._recall(actor)
         self._actors[actor.run_id] = actor
-        asyncio.get_running_loop().call_later(_UNUSED_S, self.release, actor.run_id)
+        asyncio.get_running_loop().call_later(UNUSED_S, self.release, actor.run_id)
 
     def bring_back(self, run_id: str, at_once: int) -> RunActor | None:
         """A run whose row says ``running``, after a start; None where no attempt of it is under way.

@@ -10,15 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final, TypeVar
 
 from agentrund.formats import index as index_rows
-from agentrund.model.errors import AgentrundError
+from agentrund.model.errors import AgentrundError, Unavailable
 from agentrund.model.run_state import RUNNING
 from agentrund.service import maintenance
 from agentrund.service.known_sources import REMEMBER_S
 from agentrund.service.recovery import RECENT_MAX, Recovery
+from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.store import index_file
 from agentrund.store.index_file import Contents
@@ -126,10 +127,17 @@ class Survey:
                     self._runs.known.remember(run_id, sources, self._runs.clock.monotonic())
                 if stale:
                     # Stopped between a late event and the files that tell of it.
-                    self._runs.derive_again(await self._runs.fetch(run_id))
+                    self._runs.derive_again(await self._actor(run_id))
                     await self._runs.finalising.settled(run_id)
             except (OSError, AgentrundError) as error:
                 log.warning("run %s: %s", run_id, error)
+
+    async def _actor(self, run_id: str) -> RunActor:
+        """The actor of a run, however long its trace is. Raises RunUnusable, Unavailable."""
+        with suppress(Unavailable):
+            return self._runs.actor(run_id)
+        await self._runs.loading.settled(run_id)
+        return self._runs.actor(run_id)
 
 
 def _row(root: Root, run_id: str) -> list[index_rows.Row]:
