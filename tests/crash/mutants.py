@@ -81,6 +81,26 @@ def _no_ack_on_duplicates() -> None:
     Session._event = silent  # type: ignore[method-assign]
 
 
+def _no_uid_check() -> None:
+    from agentrund.service.access import Access
+
+    Access.owns = staticmethod(lambda uid: True)  # type: ignore[method-assign]
+
+
+def _no_reserve() -> None:
+    import resource
+
+    from agentrund.store import descriptors
+
+    def all_of_them() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+    descriptors.keep_reserve = all_of_them
+    descriptors.with_reserve = lambda opener: opener()
+    descriptors.room_for_newcomers = lambda: True
+
+
 MUTANTS: Final = {
     "tail-repair": Mutant("a torn line is left where it is", _no_tail_repair, rows=("prefixes",)),
     "de-duplication": Mutant(
@@ -89,6 +109,14 @@ MUTANTS: Final = {
     "request-digests": Mutant("a request sent again is stored again", _no_digests, rows=("lost-answers",)),
     "ack-after-write": Mutant(
         "acknowledged before it is written", _ack_before_write, rows=("collector-kill",)
+    ),
+    "uid-check": Mutant(
+        "whoever reaches the socket is served",
+        _no_uid_check,
+        tests=("tests/integration/test_access.py::test_another_user_is_refused_even_where_modes_let_it_in",),
+    ),
+    "descriptor-reserve": Mutant(
+        "senders may take every descriptor", _no_reserve, tests=("tests/integration/test_descriptors.py",)
     ),
     "ack-on-dup": Mutant(
         "an event sent again is not acknowledged", _no_ack_on_duplicates, rows=("lost-answers",)
