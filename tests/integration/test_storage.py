@@ -311,6 +311,18 @@ def test_input_output_errors_are_waited_for(tmp_path, calls, how):
         healthy(daemon)
 
 
+def test_a_stop_leaves_in_time_whatever_the_disk_does(tmp_path):
+    with Daemon(tmp_path) as daemon, RawClient(daemon.socket) as client:
+        client.hello("a", session_id="s")
+        with fault(daemon.process.pid, "fdatasync,fsync,syncfs", "delay_enter=10000000"):
+            client.send({"n": 1, "type": "log"})
+            client.acked(1)
+            assert daemon.stop() == 0
+        assert "too slow for an orderly stop" in daemon.stderr.read_text()
+        daemon.start()
+        assert [r["type"] for r in daemon.trace()][:2] == ["run.start", "log"]
+
+
 def test_what_a_failed_write_left_is_cut_before_the_next_line(tmp_path):
     """Short write, and the cut fails too: the torn bytes are remembered, and no line is glued to them."""
     with Daemon(tmp_path) as daemon, Sender(daemon, "open") as sender:

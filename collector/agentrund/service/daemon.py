@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from typing import Any, Final
 
 import uvloop
@@ -28,6 +29,8 @@ GC_THRESHOLDS: Final = (50_000, 20, 20)
 SWITCH_S: Final = 0.001
 LEAVE_AT_ONCE: Final = 130
 """Exit code after a second signal: interrupted."""
+LEAVE_AFTER_S: Final = 4.5
+"""A stop may take five seconds in all, whatever the disk does."""
 
 
 def serve(settings: Settings, *, insecure: bool = False) -> int:
@@ -87,15 +90,25 @@ async def _serve(settings: Settings, gid: int | None, demanded: exposure.Demands
     return finished
 
 
+def _leave() -> None:
+    """As after a SIGKILL nothing acknowledged is lost, and the next start completes what is left."""
+    log.warning("the disk is too slow for an orderly stop: leaving; what is not acknowledged is sent again")
+    os._exit(0)
+
+
 def _stop_on_signal() -> asyncio.Event:
     """Set by the first SIGTERM or SIGINT; the second leaves at once."""
     stop = asyncio.Event()
+    # A thread: what holds a stop up is a write or a sync that does not return, and with it the loop.
+    watchdog = threading.Timer(LEAVE_AFTER_S, _leave)
+    watchdog.daemon = True
 
     def received() -> None:
         if stop.is_set():
             os._exit(LEAVE_AT_ONCE)
         log.info("stopping")
         stop.set()
+        watchdog.start()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
