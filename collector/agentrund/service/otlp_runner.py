@@ -51,6 +51,7 @@ class OtlpRunner:
         self._done: list[int] = []
         self._durable: list[int] = []
         self._boot_id = boot_id()
+        self._unwatched: list[Identity] = []
         self._watching: set[tuple[int | None, int | None]] = set()
         self.on_exit: Callable[[Identity, str], None] = lambda _identity, _cause: None
 
@@ -212,16 +213,32 @@ class OtlpRunner:
                 actor.leave(source.id, "bye", ts=command.ts)
 
     def watch_over(self, identity: Identity) -> None:
-        """Hear of the end of a process."""
+        """Hear of the end of a process; where it cannot be seen now, it is looked for again."""
         process = (identity.pid, identity.pid_start)
         if not identity.is_watchable or process in self._watching:
             return
         self._watching.add(process)
         if identity.boot_id != self._boot_id:
             asyncio.get_running_loop().call_soon(self._exited, identity, "host restarted")
-        elif not self._watch.watch(identity, partial(self._exited, identity)):
+        elif not self._is_watched(identity):
             # Not from here: what is being performed comes before what follows from the death.
             asyncio.get_running_loop().call_soon(self._exited, identity, "process exited")
+
+    def _is_watched(self, identity: Identity) -> bool:
+        """False where the process is gone already."""
+        try:
+            return self._watch.watch(identity, partial(self._exited, identity))
+        except OSError as error:
+            log.debug("pid %s cannot be watched now: %s", identity.pid, error)
+            self._unwatched.append(identity)
+            return True
+
+    def watch_again(self) -> None:
+        """Look once more for the processes that could not be seen."""
+        unwatched, self._unwatched = self._unwatched, []
+        for identity in unwatched:
+            if not self._is_watched(identity):
+                self._exited(identity, "process exited")
 
     def _exited(self, identity: Identity, cause: str) -> None:
         self._watching.discard((identity.pid, identity.pid_start))

@@ -214,6 +214,7 @@ class OtlpService:
 
     def tick(self, now: float) -> None:
         """Release what waited long enough at ``now``, judge what has ended, forget old segments."""
+        self._runner.watch_again()
         self._runner.add(self._machine.tick(now))
         if self._runner.run():
             self._intake.drop(now)

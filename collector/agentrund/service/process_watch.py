@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from agentrund.model.source import Identity
+from agentrund.store.descriptors import with_reserve
 
 log: Final = logging.getLogger(__name__)
 
@@ -168,7 +169,9 @@ def describe(pid: int) -> dict[str, object]:
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of ``/proc/<pid>/stat`` after the name, which may hold anything, even parentheses."""
     try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
+        fd = with_reserve(lambda: os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC))
+        with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            data = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return data[data.rindex(b")") + 2 :].split()
@@ -181,7 +184,12 @@ def _open_checked(pid: int, start: int) -> int | None:
     except ProcessLookupError:
         return None
     # Opened first, compared after: from here on the descriptor cannot change its process.
-    if start_time(pid) == start:
+    try:
+        same = start_time(pid) == start
+    except OSError:
+        os.close(pidfd)
+        raise
+    if same:
         return pidfd
     os.close(pidfd)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 
 import pytest
 
@@ -36,3 +37,22 @@ def test_only_a_process_that_the_kernel_named_can_die(identity, watched, told):
         return count, heard
 
     assert asyncio.run(play()) == (watched, told)
+
+
+def test_a_process_that_cannot_be_seen_now_is_looked_for_again():
+    async def play() -> list[int]:
+        watch = ProcessWatch()
+        runner = OtlpRunner(None, watch, None)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            runner.watch_over(ME)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        before = len(watch)
+        runner.watch_again()
+        after = len(watch)
+        watch.close()
+        return [before, after]
+
+    assert asyncio.run(play()) == [0, 1]

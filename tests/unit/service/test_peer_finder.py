@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import resource
+import errno
 import socket
 import subprocess
 import sys
@@ -66,21 +66,15 @@ def test_a_connection_that_is_gone_already_has_hung_up(server, finder):
     assert [peer.hung_up for peer in find(finder, Peer(*address), Peer())] == [True, True]
 
 
-def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(server, finder):
+def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(server, finder, monkeypatch):
+    def no_descriptors(_pid):
+        raise OSError(errno.EMFILE, "Too many open files")
+
     with socket.create_connection(server.getsockname()):
         accepted, address = server.accept()
-        find(finder, Peer(*address))
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-        async def without_descriptors() -> None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-            try:
-                await finder.find(Peer(*address))
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-        with accepted, pytest.raises(Overloaded):
-            asyncio.run(without_descriptors())
+        monkeypatch.setattr("agentrund.service.peer_finder.start_time", no_descriptors)
+        with accepted, pytest.raises(Overloaded, match="Too many open files"):
+            find(finder, Peer(*address))
 
 
 def test_another_hosts_connection_is_nothing_we_know_of(finder):

@@ -108,7 +108,7 @@ def test_what_cannot_be_seen_is_no_death(monkeypatch):
     async def play() -> None:
         watch = ProcessWatch()
         with monkeypatch.context() as patch:
-            patch.setattr("pathlib.Path.read_bytes", no_descriptors)
+            patch.setattr("agentrund.service.process_watch.with_reserve", no_descriptors)
             with pytest.raises(OSError, match="Too many"):
                 start_time(os.getpid())
         who = Identity(os.getpid(), start_time(os.getpid()))
