@@ -174,3 +174,43 @@ def test_settings_are_settings_or_refused(chance: Random, tmp_path_factory):
         config.load(environ={"HOME": str(folder)}, system_file=folder / "agentrund.toml")
     except UsageError:
         return
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {key: value}
+        for key in ("seq", "attempt", "parent_seq", "dur_ms")
+        for value in (10**400, -(10**400), 2**60)
+    ]
+    + [{"ts": ts} for ts in (1e308, -1.0, 1e12)],
+)
+def test_a_number_nobody_can_reckon_with_is_damage(values):
+    record = json.loads(trace_jsonl.encode(RECORDS[1]))
+    with pytest.raises(Damaged):
+        trace_jsonl.decode(mutate.as_line(record | values))
+
+
+@pytest.mark.parametrize("value", [[], {}, 7, None, True, [{}]])
+@pytest.mark.parametrize("key", ["id", "n", "k", "span", "lost_to", "half", "trace", "late"])
+def test_where_a_record_came_from_may_be_anything(key, value):
+    made = []
+    for record in RECORDS[: len(CRASHED)]:
+        line = json.loads(trace_jsonl.encode(record))
+        made.append(
+            trace_jsonl.decode(mutate.as_line(line | {"src": (line.get("src") or {}) | {key: value}}))
+        )
+    state, renderer = RunState(RUN), LogRenderer()
+    for record in made:
+        renderer.render(record, state.apply(record), state)
+    derive(made)
+
+
+@pytest.mark.parametrize(
+    "text", ["root = " + "[" * 5000, "idle_close = " + "9" * 5000, "root = \udcff", "root ="]
+)
+def test_settings_that_cannot_be_read_name_their_file(tmp_path, text):
+    path = tmp_path / "agentrund.toml"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError, match=r"agentrund\.toml: not valid TOML"):
+        config.load(environ={"HOME": str(tmp_path)}, system_file=path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -22,14 +24,16 @@ chances = st.integers(0, 2**64).map(Random)
 thorough = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return sound_files(tmp_path_factory.mktemp("sound"))
+@cache
+def sound() -> dict[str, bytes]:
+    """The files of a root in which nothing is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        return sound_files(Path(folder))
 
 
-def hurt(chance: Random, sound: dict[str, bytes]) -> dict[str, bytes]:
+def hurt(chance: Random) -> dict[str, bytes]:
     """A root with some of its files gone wrong or missing; the trace most of all."""
-    files = dict(sound)
+    files = dict(sound())
     traces = [name for name in files if name.endswith(f"{RUN}/trace.jsonl")]
     for _ in range(chance.choice((1, 1, 2, 4))):
         name = chance.choice(traces if chance.random() < 0.4 else sorted(files))
@@ -55,17 +59,17 @@ def in_lines(chance: Random, data: bytes, *, whole: bool) -> bytes:
 
 @given(chance=chances)
 @thorough
-def test_readers_of_a_root_raise_our_errors_only(chance, sound, tmp_path_factory):
+def test_readers_of_a_root_raise_our_errors_only(chance, tmp_path_factory):
     base = tmp_path_factory.getbasetemp() / "hurt"
-    write_root(base, hurt(chance, sound))
+    write_root(base, hurt(chance))
     read_everything(base, RUN)
 
 
 @given(chance=chances)
 @settings(thorough, max_examples=8)
-def test_commands_end_with_a_documented_code_and_no_traceback(chance, sound, tmp_path_factory):
+def test_commands_end_with_a_documented_code_and_no_traceback(chance, tmp_path_factory):
     base: Path = tmp_path_factory.getbasetemp() / "hurt"
-    write_root(base, hurt(chance, sound))
+    write_root(base, hurt(chance))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTRUND_ROOT", str(base))
         patch.chdir(base)

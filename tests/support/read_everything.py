@@ -59,7 +59,7 @@ def _views(base: Path, run_id: str) -> list[Callable[[], object]]:
         lambda: list_runs(root, Filter()),
         lambda: resolve(root, run_id[:12]),
         lambda: show.outline(root, run_id),
-        lambda: show.summary(root, run_id),
+        lambda: show.summary(root, run_id, 1.79e9),
         lambda: list(show.texts(root, run_id)),
         lambda: list(show.jsonl(root, run_id, "full")),
         lambda: list(show.document(root, run_id, "preview")),

@@ -252,9 +252,9 @@ class Runs:
             self.syncing.wrote(actor.files.unsynced)
             self._grown[actor.run_id] = None
 
-    def refresh_rows(self) -> None:
-        """Bring the rows of open runs that have grown up to what has happened, some of them at a time."""
-        for run_id in list(self._grown)[:_ROWS_AT_ONCE]:
+    def refresh_rows(self, most: int = _ROWS_AT_ONCE) -> None:
+        """Bring the rows of open runs that have grown up to what has happened, ``most`` at a time."""
+        for run_id in list(self._grown)[:most]:
             del self._grown[run_id]
             actor = self._actors.get(run_id)
             if actor is not None and actor.state.is_open:
@@ -492,6 +492,7 @@ class Runs:
         for actor in list(self._actors.values()):
             self.commit_quietly(actor)  # first: an end that is written here is still derived
         finished = await self.finalising.close()
+        self.refresh_rows(len(self._grown))
         self.chores.retry()
         for actor in self._actors.values():
             actor.close()

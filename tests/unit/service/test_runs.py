@@ -245,6 +245,19 @@ def test_an_unknown_run_is_refused(play):
     play(story)
 
 
+def test_the_row_of_a_run_that_is_open_at_the_stop_tells_all_of_it(play):
+    async def story(inner):
+        actor = inner.enter("a")
+        inner.say(actor, "a", 1, "tool.call")
+        inner.say(actor, "a", 2, "error", error_type="Boom", error="late")
+        await inner.close()
+        [row] = inner.rows()
+        assert (row["status"], row["tool_calls"], row["errors"]) == ("running", 1, 1)
+        inner.start()
+
+    play(story)
+
+
 def test_the_row_of_an_open_run_follows_it(play):
     async def story(inner):
         actor = inner.enter("a")
