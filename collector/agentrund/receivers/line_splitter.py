@@ -12,14 +12,18 @@ class LineSplitter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._begun = bytearray()
         self._skipping = False
 
     @property
     def partial(self) -> bool:
         """Whether a line has begun and not ended."""
-        return self._skipping or self._size > 0
+        return self._skipping or bool(self._begun)
+
+    @property
+    def size(self) -> int:
+        """Bytes held of a line that has begun."""
+        return len(self._begun)
 
     def feed(self, data: bytes) -> list[bytes | None]:
         """The lines that ``data`` completes, without their newlines; blank ones are left out."""
@@ -31,9 +35,9 @@ class LineSplitter:
         self._hold(head)
         if self._skipping:
             lines.append(TOO_LONG)
-        elif self._size:
-            lines.append(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
-        self._parts, self._size, self._skipping = [], 0, False
+        elif self._begun:
+            lines.append(bytes(self._begun))
+        self._begun, self._skipping = bytearray(), False
         lines += [line if len(line) <= self._limit else TOO_LONG for line in rest[:-1] if line]
         self._hold(rest[-1])
         return [line for line in lines if line is TOO_LONG or not line.isspace()]
@@ -41,7 +45,6 @@ class LineSplitter:
     def _hold(self, part: bytes) -> None:
         if self._skipping or not part:
             return
-        self._parts.append(part)
-        self._size += len(part)
-        if self._size > self._limit:
-            self._parts, self._skipping = [], True
+        self._begun += part
+        if len(self._begun) > self._limit:
+            self._begun, self._skipping = bytearray(), True

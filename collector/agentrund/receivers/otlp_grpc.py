@@ -118,7 +118,7 @@ class OtlpGrpcServer:
 
     async def _export(self, signal: Signal, context: _Context) -> bytes:
         try:
-            claim = await self._sink.admit(context.time_remaining())
+            claim = await self._sink.admit(context.time_remaining(), context.peer())
             try:
                 body = await self._read(context)
                 await self._store(signal, body, context)
@@ -133,6 +133,7 @@ class OtlpGrpcServer:
 
     async def _read(self, context: _Context) -> bytes:
         """The request's one message. Raises Rejected where there is none, Overloaded where it never ends."""
+        peer = context.peer()
         read = asyncio.ensure_future(context.read())
         try:
             while not (await asyncio.wait((read,), timeout=READ_S))[0]:
@@ -143,10 +144,9 @@ class OtlpGrpcServer:
             message: object = read.result() if read.done() and not read.cancelled() else None
             read.cancel()
             if message is not None and not isinstance(message, bytes) and context.time_remaining() != 0:
-                self._sink.note_rejected(
-                    f"{context.peer()} sent no message of at most {self._receive_bytes} bytes"
-                )
+                self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
         if isinstance(message, bytes):
+            self._sink.note_size(peer, len(message))
             return message
         raise Rejected("bad_otlp", "a request has one message")
 

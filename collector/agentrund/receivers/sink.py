@@ -22,11 +22,15 @@ class Taken(Enum):
 class OtlpSink(Protocol):
     """Where requests go."""
 
-    async def admit(self, remaining_s: float | None) -> Claim:
+    async def admit(self, remaining_s: float | None, sender: str) -> Claim:
         """Room for one request before it is read; the door closes the claim when it is taken or refused.
 
-        ``remaining_s`` is how long its sender still waits, None where it does not say. Raises Overloaded.
+        ``remaining_s`` is how long its sender still waits, None where it does not say; ``sender`` names
+        the connection. Raises Overloaded.
         """
+
+    def note_size(self, sender: str, size: int) -> None:
+        """A request was read."""
 
     def cut(self) -> bool:
         """Whether a request that does not come to its end has to make room for others."""

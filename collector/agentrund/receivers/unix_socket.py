@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from typing import Final
@@ -17,6 +18,7 @@ import orjson
 
 from agentrund.model.errors import Rejected, Unavailable
 from agentrund.model.event import Json
+from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode.jsonl import decode
 from agentrund.receivers.line_splitter import TOO_LONG, LineSplitter
 from agentrund.receivers.peer import peer_of
@@ -27,9 +29,24 @@ log: Final = logging.getLogger(__name__)
 READ_BYTES: Final = 1 << 18
 """One read, one write, one acknowledgement; small enough that no sender holds the loop."""
 LINES_A_TURN: Final = 2000
-"""Lines of one sender between two looks at the others: about 50 ms of the smallest events."""
-UNSENT_MAX: Final = 1 << 20
-"""Replies kept for a peer that does not read; beyond, nothing more is read from it."""
+"""Lines of one sender between two looks at the others: about 50 ms of the smallest events,"""
+TURN_S: Final = 0.05
+"""and no more of any others, shared by all whose lines wait; the time is looked at after so many of them."""
+_LOOK_AFTER: Final = 16
+UNSENT_MAX: Final = 1 << 16
+"""Replies kept for a peer that does not read; beyond, nothing more is read from it, nor taken."""
+UNSENT_LOST: Final = 1 << 20
+"""Where lines are taken all the same (of the dead, at a stop), replies beyond this are left out."""
+SMALL_LINE: Final = 1 << 16
+"""A longer line is read on only when there is room for the longest that there may be."""
+MUTE_S: Final = 60.0
+"""A connection that has not sent one whole line by then is no client."""
+LINE_COST: Final = 64
+"""Bytes a short line takes that waits to be taken."""
+TINY: Final = 1 << 12
+"""Read at once, of a line that has hardly begun, while memory is short: short lines are always taken."""
+STALL_S: Final = 10.0
+"""A long line that has stopped coming makes room after this, where others wait."""
 ACCEPT_BATCH: Final = 64
 ACCEPT_PAUSE_S: Final = 0.5
 """Between two looks whether there is room for another connection."""
@@ -37,18 +54,26 @@ DRAIN_READS: Final = 4096
 """Of a dead peer: far more than any socket holds, but a living heir of the socket cannot keep us here."""
 STOP_READS: Final = 4
 """At a stop: a socket holds less than that, and what a busy sender goes on to write is not waited for."""
+STOP_S: Final = 2.0
+"""For all together: what is not acknowledged by then is sent again."""
 _SEND: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 class UnixSocketDoor:
     """Accepts connections of a bound, listening socket and gives their frames to ``sink``."""
 
-    def __init__(self, listener: socket.socket, sink: StreamSink) -> None:
+    def __init__(self, listener: socket.socket, sink: StreamSink, budget: Budget) -> None:
         self._listener = listener
         self._sink = sink
+        self.budget = budget
         self._loop = asyncio.get_running_loop()
         self.connections: set[Connection] = set()
         self._paused: asyncio.TimerHandle | None = None
+        self.mute: dict[Connection, float] = {}
+        """Connections that have sent no whole line yet, and since when, oldest first."""
+        self.behind: set[Connection] = set()
+        """Connections with lines that wait for their next turn."""
+        self.hung_up = 0
         listener.setblocking(False)  # noqa: FBT003 - the socket API's own signature
         self._loop.add_reader(listener.fileno(), self._accept)
 
@@ -90,14 +115,36 @@ class UnixSocketDoor:
         """Leave new connections in the backlog."""
         self._loop.remove_reader(self._listener.fileno())
 
+    def sweep(self) -> None:
+        """Hang up on who only takes up room."""
+        now = self._loop.time()
+        for connection, since in list(self.mute.items()):
+            if now < since + MUTE_S:
+                break
+            # It may have spoken while we did not listen.
+            connection.drain(1)
+            if connection in self.mute:
+                self._hang_up(connection, f"no whole line in {MUTE_S:.0f} s")
+        if self.budget.waiting:
+            for connection in [c for c in self.connections if c.blocks(now)]:
+                connection.drain(1)  # it may be we who are slow
+                if connection.blocks(now):
+                    self._hang_up(connection, "a long line did not come to its end; others wait for its room")
+
+    def _hang_up(self, connection: Connection, why: str) -> None:
+        self.hung_up += 1
+        connection.hang_up(Rejected("overloaded", why))
+
     def drain(self) -> None:
         """Accept no more, and read what has been sent."""
         self.stop_accepting()
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None
+        until = self._loop.time() + STOP_S
         for connection in list(self.connections):
-            connection.drain(STOP_READS)
+            if not connection.deaf and self._loop.time() < until:
+                connection.drain(STOP_READS, until)
 
     def close(self) -> None:
         """Close every connection."""
@@ -115,6 +162,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._lines = LineSplitter(sink.max_line_bytes)
         self._limit = sink.max_line_bytes
+        self._claim: Claim | None = None
+        self._counted = 0
+        self._read_at = self._loop.time()
         self._held: deque[bytes | None] = deque()
         self._unsent = bytearray()
         self._ack_due = False
@@ -131,6 +181,7 @@ class Connection:
             self._open = False
             return
         door.connections.add(self)
+        door.mute[self] = self._read_at
         self._read_on()
 
     @property
@@ -143,6 +194,11 @@ class Connection:
         """Whether lines that were read are still to be taken."""
         return self._stalled or self._taking
 
+    @property
+    def deaf(self) -> bool:
+        """Whether the peer does not read its answers: it is asked for nothing more."""
+        return len(self._unsent) > UNSENT_MAX
+
     # -- in ---------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
@@ -151,7 +207,8 @@ class Connection:
             and not self._reading
             and not self._stalled
             and not self._held
-            and len(self._unsent) <= UNSENT_MAX
+            and not self.deaf
+            and (self._claim is None or self._claim.granted)
         ):
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
             self._reading = True
@@ -162,13 +219,41 @@ class Connection:
             self._reading = False
 
     def _on_readable(self) -> None:
-        if not self._read_once():
+        if not self._has_room():
+            self._read_off()
+        elif not self._read_once():
             self._end()
+
+    def _has_room(self) -> bool:
+        """Whether to read on: of a long line all that it may be must fit."""
+        budget = self._door.budget
+        small = TINY if budget.full else SMALL_LINE
+        if self._claim is None and self._lines.size > small:
+            self._claim = budget.claim(self._limit, self._on_room)
+        return self._claim is None or self._claim.granted
+
+    def _on_room(self) -> None:
+        self._read_at = self._loop.time()  # it could not come before
+        self._read_on()
+
+    def _weigh(self) -> None:
+        """Tell the budget what is held here; give back a claim that is not needed any more."""
+        size = self._lines.size
+        if self._claim is not None and size <= SMALL_LINE and not self._held:
+            self._give_back()
+        counted = len(self._unsent) + len(self._held) * LINE_COST + (size if self._claim is None else 0)
+        self._door.budget.count(counted - self._counted)
+        self._counted = counted
+
+    def _give_back(self) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.close()
 
     def _read_once(self) -> bool:
         """One read; False at the end of the stream."""
         try:
-            data = self._sock.recv(READ_BYTES)
+            data = self._sock.recv(TINY if self._claim is None and self._door.budget.full else READ_BYTES)
         except BlockingIOError:
             return True
         except OSError:
@@ -176,16 +261,20 @@ class Connection:
             return False
         if not data:
             return False
+        self._read_at = self._loop.time()
         self._take(self._lines.feed(data))
         return True
 
-    def drain(self, reads: int = DRAIN_READS) -> None:
-        """Read until the socket would block or ends (at most ``reads`` times); close it if it ended."""
+    def drain(self, reads: int = DRAIN_READS, until: float = math.inf) -> None:
+        """Read until the socket would block or ends (at most ``reads`` times); close it if it ended.
+
+        ``until`` is a time of the loop's clock.
+        """
         if self._taking:
             return  # from inside a frame of this very connection: its other lines come first
-        self._take([], len(self._held))
+        self._take([], whole=True)
         for _ in range(reads):
-            if not self._open or self._stalled:
+            if not self._open or self._stalled or self._loop.time() > until:
                 return
             try:
                 data = self._sock.recv(READ_BYTES)
@@ -196,17 +285,17 @@ class Connection:
             if not data:
                 self._end()
                 return
-            lines = self._lines.feed(data)
-            self._take(lines, len(lines))
+            self._read_at = self._loop.time()
+            self._take(self._lines.feed(data), whole=True)
 
-    def _take(self, lines: list[bytes | None], most: int = LINES_A_TURN) -> None:
-        """Take lines, at most so many now; the rest follows when others have had their turn."""
+    def _take(self, lines: list[bytes | None], *, whole: bool = False) -> None:
+        """Take lines, so many at a time; the rest (not ``whole``) when others have had their turn."""
         self._held.extend(lines)
+        if self._held:
+            self._door.mute.pop(self, None)
         self._taking = True
         try:
-            for _ in range(min(most, len(self._held))):
-                self._take_line(self._held[0])
-                self._held.popleft()
+            self._take_lines(len(self._held) if whole else min(LINES_A_TURN, len(self._held)), whole=whole)
             self._commit()
         except Unavailable as error:
             self.stall(error)
@@ -214,9 +303,26 @@ class Connection:
         finally:
             self._taking = False
         self._told_storage = False
-        if self._held and self._open:
-            self._read_off()
+        if not self._open:
+            return
+        self._weigh()
+        if not self._held:
+            self._door.behind.discard(self)
+            return
+        self._read_off()
+        if self.deaf:
+            self._door.behind.discard(self)
+        else:
+            self._door.behind.add(self)
             self._loop.call_soon(self._take_rest)
+
+    def _take_lines(self, count: int, *, whole: bool) -> None:
+        until = self._loop.time() + TURN_S / (len(self._door.behind) or 1)
+        for n in range(1, count + 1):
+            if not whole and (self.deaf or (n % _LOOK_AFTER == 0 and self._loop.time() > until)):
+                return
+            self._take_line(self._held[0])
+            self._held.popleft()
 
     def _commit(self) -> None:
         while True:
@@ -300,8 +406,10 @@ class Connection:
                 return
             data = data[sent:]
             self._loop.add_writer(self._sock.fileno(), self._on_writable)
+        elif len(self._unsent) > UNSENT_LOST:
+            return
         self._unsent += data
-        if len(self._unsent) > UNSENT_MAX:
+        if self.deaf:
             self._read_off()
 
     def _on_writable(self) -> None:
@@ -315,12 +423,21 @@ class Connection:
         if self._unsent:
             return
         self._loop.remove_writer(self._sock.fileno())
-        self._read_on()
+        self._take_rest()
         if self._ack_due:
             self._ack_due = False
             self.acknowledge()
 
     # -- end --------------------------------------------------------------------------------------
+
+    def blocks(self, now: float) -> bool:
+        """Whether it holds room that others wait for, for a line that does not come."""
+        return self._claim is not None and self._claim.granted and now > self._read_at + STALL_S
+
+    def hang_up(self, reason: Rejected) -> None:
+        """Close the connection from our side; what it had begun is lost, and it is told so."""
+        self._send_error(reason)
+        self._end()
 
     def _end(self) -> None:
         clean = not self._lines.partial
@@ -334,5 +451,9 @@ class Connection:
         self._open = False
         self._read_off()
         self._loop.remove_writer(self._sock.fileno())
+        self._door.mute.pop(self, None)
+        self._door.behind.discard(self)
+        self._give_back()
+        self._door.budget.count(-self._counted)
         self._sock.close()
         self._door.left(self)

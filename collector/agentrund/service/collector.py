@@ -83,8 +83,8 @@ class Collector:
         await self.spool.begin([actor.state for actor in recovered])
         self._watch(recovered)
         await self.otlp.start()
-        self.door = UnixSocketDoor(self.listener.socket, self.stream)
-        self._tasks = [asyncio.create_task(self._run_beat()), asyncio.create_task(self._watch_spool())]
+        door = self.door = UnixSocketDoor(self.listener.socket, self.stream, self.budget)
+        self._tasks = [asyncio.create_task(self._run_beat(door)), asyncio.create_task(self._watch_spool())]
         found = discovery.Discovery(
             pid=os.getpid(),
             socket=str(self.listener.path),
@@ -128,7 +128,7 @@ class Collector:
             lines += [f"  export {line}" for line in self.otlp.environment()]
         standard_streams.say(standard_streams.STDOUT, "\n".join([*lines, ""]))
 
-    async def _run_beat(self) -> None:
+    async def _run_beat(self, door: UnixSocketDoor) -> None:
         last, ticks = self.clock.monotonic(), 0
         while True:
             await asyncio.sleep(TICK_S)
@@ -142,6 +142,7 @@ class Collector:
                     self.otlp.service.grant_interval(now)
                 self.stream.has_room()  # who comes over gRPC waits unseen: it is said here
                 self.stream.tick(now)
+                door.sweep()
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
                 self.otlp.service.tick(now)

@@ -1,4 +1,4 @@
-"""Which run a source belongs to: while the run is open, and for an hour after it ended.
+"""Which run a source belongs to: while the run is open, and for an hour after it ended (of the last 10,000).
 
 A source that says hello again within that time goes back to its own run and attempt; what it still has
 to say is late, and never a resume.
@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 REMEMBER_S: Final = 3600.0
+REMEMBERED: Final = 10_000
+"""Ended runs, some 5 MB."""
 
 
 class KnownSources:
@@ -53,8 +55,8 @@ class KnownSources:
         self._ended.pop(run_id, None)
 
     def expire(self, now: float) -> None:
-        """Forget the sources of runs that ended more than an hour ago."""
+        """Forget the sources of runs that ended more than an hour ago, or too many runs ago."""
         for run_id, (ended, sources) in list(self._ended.items()):
-            if now - ended <= REMEMBER_S:
+            if now - ended <= REMEMBER_S and len(self._ended) <= REMEMBERED:
                 break  # in the order of their ends
             self.forget(run_id, sources)

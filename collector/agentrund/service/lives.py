@@ -59,7 +59,7 @@ class Lives:
         self._connections = connections
         self._idle_close = settings.idle_close
         self._heartbeats = Heartbeats(settings.heartbeat_timeout)
-        self._watching: dict[str, Identity] = {}
+        self._watching: dict[str, tuple[Identity, Callable[[str], None]]] = {}
         self._unwatched: list[tuple[Identity, Callable[[str], None]]] = []
         self._late_exits: list[tuple[str, str, str]] = []
         self._unseen = Rarely("a process cannot be watched now", runs.clock.monotonic)
@@ -71,19 +71,23 @@ class Lives:
     def watch(self, source: SourceState, pidfd: int | None = None) -> None:
         """Watch over a source: by its process where that can be seen, else by its silence."""
         identity = source.identity
-        if self._watching.get(source.id) == identity:
+        if self._watches(source.id, identity):
             close_fd(pidfd)
             return
         gone = partial(self._process_gone, source.id, identity)
         if not identity.is_watchable:
             self._watch_unnamed(source, gone, pidfd)
             return
-        self._watching[source.id] = identity
+        self._watching[source.id] = identity, gone
         if identity.boot_id != self.boot_id:
             close_fd(pidfd)
             self._soon(gone, "host restarted")
         elif not self._watch_now(identity, gone, pidfd):
             self._soon(gone, "process exited")
+
+    def _watches(self, source: str, identity: Identity) -> bool:
+        known = self._watching.get(source)
+        return known is not None and known[0] == identity
 
     def _watch_unnamed(self, source: SourceState, gone: Callable[[str], None], pidfd: int | None) -> None:
         """A process we cannot name: by its silence, and by the kernel's handle on it, where there is one.
@@ -92,7 +96,7 @@ class Lives:
         """
         self._heartbeats.heard(source.id, self._runs.clock.monotonic())
         if pidfd is not None:
-            self._watching[source.id] = source.identity
+            self._watching[source.id] = source.identity, gone
             self._watch.watch_handle(pidfd, gone)
 
     def _watch_now(self, identity: Identity, gone: Callable[[str], None], pidfd: int | None) -> bool:
@@ -134,7 +138,7 @@ class Lives:
     # -- ends -------------------------------------------------------------------------------------
 
     def _process_gone(self, source: str, identity: Identity, cause: str) -> None:
-        if self._watching.get(source) != identity:
+        if not self._watches(source, identity):
             return  # another process has taken the source over
         run_id = self._runs.known.run_of(source)  # now: the run it came to may be lost, and it in another
         if run_id is None:
@@ -170,8 +174,16 @@ class Lives:
         self._runs.release(run_id)
 
     def has_left(self, source: str) -> None:
-        """A source has said that it leaves: its silence means nothing any more."""
+        """A source has left, or its run is over: its silence and its death mean nothing any more."""
+        known = self._watching.pop(source, None)
+        if known is not None:
+            self._watch.forget(*known)
         self._heartbeats.forget(source)
+
+    def run_over(self, actor: RunActor) -> None:
+        """The attempt of a run has ended, for all who took part."""
+        for source in actor.state.sources:
+            self.has_left(source)
 
     def linger(self, actor: RunActor) -> None:
         """End a run that everybody has left, unless somebody comes within ``idle_close``."""

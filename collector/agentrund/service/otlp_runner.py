@@ -31,8 +31,8 @@ from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.store.intake import Intake
 
-_REMEMBERED: Final = 1 << 16
-"""Keys remembered for late items; the sequencer forgets an ended run after an hour."""
+_REMEMBERED: Final = 4096
+"""Keys of ended runs that are remembered for late items: more than the sequencer remembers."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -183,9 +183,15 @@ class OtlpRunner:
         self._run_of[key] = actor.run_id
         self._run_of.move_to_end(key)
         if len(self._run_of) > _REMEMBERED:
-            self._run_of.popitem(last=False)
+            self._forget_oldest()
         self._touched[actor.run_id] = actor
         self.watch_over(who.identity)
+
+    def _forget_oldest(self) -> None:
+        key, run_id = self._run_of.popitem(last=False)
+        actor = self._runs.resident(run_id)
+        if actor is not None and actor.state.is_open:
+            self._run_of[key] = run_id
 
     def _target(self, key: RunKey) -> str | None:
         """The existing run a key means; None for a new one."""

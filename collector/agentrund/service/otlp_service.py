@@ -67,7 +67,8 @@ class OtlpService:
         self._clock = clock
         self._syncing = syncing
         self._budget = budget
-        self.admission = Admission(budget, max_request_bytes, self._has_room)
+        # In gRPC's buffer, and once more as the bytes we are given.
+        self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
         self._wake = asyncio.Event()
         self._may_work = asyncio.Event()
@@ -86,14 +87,18 @@ class OtlpService:
 
     # -- the sink ---------------------------------------------------------------------------------
 
-    async def admit(self, remaining_s: float | None) -> Claim:
+    async def admit(self, remaining_s: float | None, sender: str) -> Claim:
         """Room for one request, before it is read. Raises Overloaded where there is none in time."""
-        return await self.admission.enter(remaining_s)
+        return await self.admission.enter(remaining_s, sender)
 
     def cut(self) -> bool:
         """Whether a request that does not come to its end has to make room for those that wait."""
         self.admission.refused += self.admission.waiting > 0
         return self.admission.waiting > 0
+
+    def note_size(self, sender: str, size: int) -> None:
+        """A request was read."""
+        self.admission.note(sender, size)
 
     def note_rejected(self, reason: str) -> None:
         """A request was rejected by the door itself: counted, and said once a minute."""
@@ -135,7 +140,7 @@ class OtlpService:
 
     def _enqueue(self, record: IntakeRecord, now: float) -> None:
         """Queue a request that came at ``now``: with its body while there is room, else by its number."""
-        if self._budget.used + len(record.body) > self._budget.limit // 2:
+        if self._budget.used + len(record.body) > self._budget.limit // 4:
             self._queue.append((record.rq, now))
             return
         self._budget.count(len(record.body))

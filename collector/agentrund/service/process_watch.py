@@ -42,7 +42,7 @@ class _Watched:
     pidfd: int
     pid: int
     start: int
-    callbacks: list[OnExit] = field(default_factory=list)
+    callbacks: dict[OnExit, None] = field(default_factory=dict)
 
 
 class ProcessWatch:
@@ -69,22 +69,36 @@ class ProcessWatch:
         entry = self._watched.get((pid, start))
         if entry is not None:
             _close(pidfd)
-            entry.callbacks.append(on_exit)
+            entry.callbacks[on_exit] = None
             return True
         if pidfd is None:
             pidfd = _open_checked(pid, start)
             if pidfd is None:
                 return False
-        self._add((pid, start), _Watched(pidfd, pid, start, [on_exit]))
+        self._add((pid, start), _Watched(pidfd, pid, start, {on_exit: None}))
         return True
 
     def watch_handle(self, pidfd: int, on_exit: OnExit) -> None:
         """Call ``on_exit`` when the process of ``pidfd`` ends, which has no pid here (another namespace)."""
-        self._add((_NO_PID, pidfd), _Watched(pidfd, _NO_PID, 0, [on_exit]))
+        self._add((_NO_PID, pidfd), _Watched(pidfd, _NO_PID, 0, {on_exit: None}))
 
     def _add(self, key: tuple[int, int], entry: _Watched) -> None:
         self._watched[key] = entry
         self._loop.add_reader(entry.pidfd, self._fire, key)
+
+    def forget(self, identity: Identity, on_exit: OnExit) -> None:
+        """``on_exit`` has no use for the end of that process any more."""
+        if identity.pid is None:
+            return
+        key = (identity.pid, identity.pid_start or 0)
+        entry = self._watched.get(key)
+        if entry is None:
+            return
+        entry.callbacks.pop(on_exit, None)
+        if not entry.callbacks:
+            del self._watched[key]
+            self._loop.remove_reader(entry.pidfd)
+            os.close(entry.pidfd)
 
     def look(self, identity: Identity) -> None:
         """Deliver the exit of a process now if it has happened, before anything is decided about it."""

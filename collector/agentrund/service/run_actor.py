@@ -30,6 +30,8 @@ LOG_DELAY_S: Final = 0.02
 """agent.logs may lag by 200 ms; a tenth of that leaves room on a loaded machine."""
 LOG_BATCH: Final = 2000
 """Records rendered at once at most, so that nobody else waits longer than about 10 ms."""
+UNRENDERED_MAX: Final = 20_000
+"""Records that may wait for that; who writes faster than we render pays for it with its own time."""
 _SETTLE_BYTES: Final = 1 << 16
 _NOTE_EVERY_S: Final = 60.0
 _SYNC_FAILED: Final = "the disk failed to keep what was written; it was written again before going on"
@@ -242,6 +244,8 @@ class RunActor:
             self._announce()
         if self._unrendered and self._logs_due is None:
             self._logs_due = asyncio.get_running_loop().call_later(LOG_DELAY_S, self._render_due)
+        if len(self._unrendered) > UNRENDERED_MAX:
+            self._render(UNRENDERED_MAX)
 
     def _announce(self) -> None:
         changes, self._changes = self._changes, []

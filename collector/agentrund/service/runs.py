@@ -52,15 +52,14 @@ class Runs:
         *,
         randbelow: Callable[[int], int] = secrets.randbelow,
     ) -> None:
-        self.root = root
-        self.index = index
-        self.clock = clock
+        self.root, self.index, self.clock = root, index, clock
         self.trouble = StorageTrouble(clock, lambda: bool(self._blocked or self._lagging or len(self.chores)))
         self.chores = Chores(self.trouble.refused)
         self.known = KnownSources()
         self.finalising = Finalising(self._finalised, self.trouble.refused)
         self.loading = Loading(self._loaded)
         self.remaking_index = asyncio.Lock()
+        self.on_ended: Callable[[RunActor], None] = lambda _actor: None
         self.in_use: Callable[[RunActor], bool] = lambda _actor: False
         self.syncing = syncing
         syncing.on_failure = self._sync_failed
@@ -363,6 +362,7 @@ class Runs:
             if self._sessions.get(state.session_id or "") == run_id:
                 del self._sessions[state.session_id or ""]
             self.known.ended(run_id, list(state.sources), self.clock.monotonic())
+            self.on_ended(actor)
         if not state.is_open:
             self.finalising.submit(run_id, actor.files)
 

@@ -26,6 +26,7 @@ def status(collector: Collector) -> Json:
         "socket": str(collector.listener.path),
         "otlp_grpc": collector.otlp.address,
         "connections": 0 if collector.door is None else len(collector.door.connections),
+        "hung_up": 0 if collector.door is None else collector.door.hung_up,
         "sources": sum(len(actor.state.live_sources()) for actor in actors),
         "open_runs": [
             {

@@ -45,6 +45,7 @@ class StreamService:
         self._connected: set[Session] = set()
         self._crowded = Rarely("new connections wait", runs.clock.monotonic)
         self._implicit = 0
+        runs.on_ended = self.lives.run_over
         runs.in_use = lambda actor: any(source in self._sessions for source in actor.state.sources)
 
     # -- connections ------------------------------------------------------------------------------

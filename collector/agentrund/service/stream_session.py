@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agentrund.formats.trace_jsonl import dump_payload
 from agentrund.model.errors import Rejected, RunUnusable, Unavailable
@@ -32,6 +32,10 @@ from agentrund.service.run_actor import RunActor
 
 if TYPE_CHECKING:
     from agentrund.service.stream_service import StreamService
+
+
+SEATS_KEPT: Final = 256
+"""Places of a sender without hello; beyond, those in ended runs are given up."""
 
 
 @dataclass(slots=True)
@@ -170,7 +174,17 @@ class Session:
             seat = self._service.seat(self, who, frame.run_id or None)
             seat.ends_with_connection = not frame.run_id and not frame.session_id
             self._implicit[key] = seat
+            if len(self._implicit) > SEATS_KEPT:
+                self._leave_ended()
         return seat
+
+    def _leave_ended(self) -> None:
+        """Give up the places in runs that have ended: one connection may tell of thousands."""
+        for key, seat in list(self._implicit.items())[:-1]:
+            actor = self._service.runs.resident(seat.run_id)
+            if seat.run_id not in self._touched and (actor is None or not actor.state.is_open):
+                del self._implicit[key]
+                self._service.unseat(self, seat)
 
     # -- control frames ---------------------------------------------------------------------------
 

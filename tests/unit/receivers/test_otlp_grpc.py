@@ -39,7 +39,10 @@ class Sink:
         self.rejected: list[str] = []
         self.makes_room = False
 
-    async def admit(self, remaining_s: float | None) -> Claim:
+    def note_size(self, sender: str, size: int) -> None:
+        assert sender.startswith("ipv4:")
+
+    async def admit(self, remaining_s: float | None, sender: str) -> Claim:
         return self.budget.claim(1, lambda: None)
 
     def cut(self) -> bool:

@@ -16,7 +16,7 @@ async def turns() -> None:
 
 
 def entering(door: Admission, count: int) -> list[asyncio.Task]:
-    return [asyncio.ensure_future(door.enter(60.0)) for _ in range(count)]
+    return [asyncio.ensure_future(door.enter(60.0, "a")) for _ in range(count)]
 
 
 def test_requests_come_in_in_order_as_far_as_there_is_room():
@@ -75,7 +75,7 @@ def test_waiting_ends_before_the_senders_patience(remaining_s):
     async def run() -> None:
         door = Admission(Budget(100), 100, lambda: False)
         with pytest.raises(Overloaded) as caught:
-            await door.enter(remaining_s)
+            await door.enter(remaining_s, "a")
         assert caught.value.retry_s > 0
         assert (door.refused, door.waiting) == (1, 0)
 
@@ -90,8 +90,56 @@ def test_more_than_can_wait_are_refused_at_once(monkeypatch):
         [waiting] = entering(door, 1)
         await turns()
         with pytest.raises(Overloaded):
-            await door.enter(None)
+            await door.enter(None, "a")
         waiting.cancel()
         await turns()
+
+    asyncio.run(run())
+
+
+def test_who_sends_small_requests_is_given_little_room_and_many_come_in(monkeypatch):
+    monkeypatch.setattr(admission, "SMALL", 10)
+
+    async def run() -> None:
+        budget = Budget(100)
+        door = Admission(budget, 100, lambda: True)
+        (await door.enter(None, "a")).close()
+        door.note("a", 5)
+        tasks = entering(door, 6)
+        await turns()
+        assert [t.done() for t in tasks] == [True] * 5 + [False]
+        stranger = asyncio.ensure_future(door.enter(60.0, "b"))
+        for task in tasks[:5]:
+            task.result().close()
+        (await tasks[5]).close()
+        assert (await stranger).size == 100, "of whom nothing is known yet"
+        stranger.result().close()
+        door.note("a", 50)
+        large = await door.enter(None, "a")
+        assert large.size == 100
+        large.close()
+        assert budget.used == 0
+
+    asyncio.run(run())
+
+
+def test_who_leaves_the_queue_does_not_leave_its_size_to_the_next(monkeypatch):
+    monkeypatch.setattr(admission, "SMALL", 10)
+
+    async def run() -> None:
+        budget = Budget(100)
+        door = Admission(budget, 100, lambda: True)
+        door.note("a", 1)
+        first = await door.enter(None, "a")
+        large = asyncio.ensure_future(door.enter(60.0, "b"))
+        small = asyncio.ensure_future(door.enter(60.0, "a"))
+        await turns()
+        assert not small.done()
+        large.cancel()
+        await turns()
+        assert (await small).size == 10
+        first.close()
+        small.result().close()
+        assert (budget.used, budget.waiting) == (0, 0)
 
     asyncio.run(run())
