@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentrund.model.errors import Rejected
 from agentrund.receivers.decode import strict_json
-from agentrund.receivers.decode.jsonl import Control, EventFrame, Hello, decode
+from agentrund.receivers.decode.jsonl import MAX_VALUES, Control, EventFrame, Hello, decode
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -205,3 +205,22 @@ def test_what_a_repair_costs_is_noted(payload, repairs):
 def test_a_byte_order_mark_is_no_part_of_a_line():
     assert event_of(b'\xef\xbb\xbf{"n":1,"type":"log"}').n == 1
     assert decode(b'\xef\xbb\xbf{"op":"hello","source":"s"}') == Hello("s", None, None, None, {})
+
+
+@pytest.mark.parametrize("value", [b"1.5,", b"[],", b"{},", b'"",'])
+def test_a_line_of_too_many_values_is_refused_unparsed_and_settled(value):
+    line = b'{"n":7,"type":"log","payload":{"v":[' + value * (MAX_VALUES + 1) + b"0]}}"
+    with pytest.raises(Rejected, match="values") as caught:
+        decode(line)
+    assert (caught.value.code, caught.value.n) == ("bad_event", 7)
+
+
+@pytest.mark.parametrize("text", [b"1.5,", rb"[\"{\\"])
+def test_text_may_hold_as_many_as_it_likes(text):
+    event = event_of(b'{"type":"log","payload":{"text":"' + text * (MAX_VALUES + 1) + b'"}}')
+    assert len(event.payload["text"]) >= MAX_VALUES
+
+
+def test_a_long_line_of_quotes_that_never_end_is_refused_soon():
+    with pytest.raises(Rejected):
+        decode(b'{"n":1,"type":"' + rb"\",[" * (MAX_VALUES + 1))

@@ -23,6 +23,13 @@ PROTOCOL_VERSION: Final = 1
 MAX_INTEGER: Final = 2**53 - 1
 """Largest ``n`` and ``dur_ms``: what every JSON reader can count with."""
 
+MAX_VALUES: Final = 1 << 20
+"""Values in one line's objects and arrays: each takes up to a hundred bytes once it is parsed."""
+_LONG: Final = 1 << 20
+"""A shorter line cannot have that many."""
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""An unended one too: to look for its end again and again would take for ever."""
+
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
 _LEADING_N: Final = re.compile(rb'\{"n":([1-9]\d{0,15}),').match
 _EMPTY: Final = msgspec.Raw(b"{}")
@@ -101,6 +108,11 @@ class SlowLines:
 
 def decode(line: bytes) -> Frame:
     """The frame of one line (without its newline). Raises ``Rejected`` with the protocol's code."""
+    if len(line) > _LONG and _values(line) > MAX_VALUES and _values(_STRINGS.sub(b"", line)) > MAX_VALUES:
+        # Of its text nothing is parsed, and there may be as much as fits.
+        raise Rejected(
+            "bad_event", f"a line may have {MAX_VALUES} values; send them as text", n=_number_of(line)
+        )
     try:
         fast = _decode_fast(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -154,11 +166,7 @@ def _decode_slow(line: bytes) -> Frame:
     try:
         frame, repairs = repair(line)
     except ValueError as error:
-        # Its number, where it stands first as clients write it: settled, it is not sent again for ever.
-        known = _LEADING_N(line)
-        raise Rejected(
-            "bad_json", f"not a JSON object: {error}", n=int(known[1]) if known else None
-        ) from error
+        raise Rejected("bad_json", f"not a JSON object: {error}", n=_number_of(line)) from error
     if not isinstance(frame, dict):
         raise Rejected("bad_json", f"a frame is a JSON object, not {_name_of(frame)}")
     op = frame.get("op")
@@ -169,6 +177,16 @@ def _decode_slow(line: bytes) -> Frame:
     if op == "hello":
         return _hello(frame, repairs)
     return Control(op, frame)
+
+
+def _values(line: bytes) -> int:
+    return line.count(b",") + line.count(b"[") + line.count(b"{")
+
+
+def _number_of(line: bytes) -> int | None:
+    """A line's number, where it stands first as clients write it: settled, it is not sent again for ever."""
+    known = _LEADING_N(line)
+    return int(known[1]) if known else None
 
 
 # -- events ---------------------------------------------------------------------------------------
