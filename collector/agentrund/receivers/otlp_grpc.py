@@ -43,6 +43,7 @@ READ_S: Final = 10.0
 _SUCCESS: Final = b""
 """An Export response with ``partial_success`` unset has no bytes."""
 _RETRY_S: Final = 5.0
+_GIVEN_UP_S: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class OtlpGrpcServer:
             # gRPC cancels us where it has refused the message itself, as too large: that is to be seen too.
             message: object = read.result() if read.done() and not read.cancelled() else None
             read.cancel()
-            if message is not None and not isinstance(message, bytes) and context.time_remaining() != 0:
+            if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
                 self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
         if isinstance(message, bytes):
             self._sink.note_size(peer, len(message))
@@ -180,6 +181,12 @@ def _run_id(context: _Context) -> str | None:
         if key == RUN_HEADER:
             return value if isinstance(value, str) else value.decode("utf-8", "replace")
     return None
+
+
+def _has_given_up(context: _Context) -> bool:
+    """Whether the sender's time is over, as far as clocks agree."""
+    remaining: float | None = context.time_remaining()
+    return remaining is not None and remaining < _GIVEN_UP_S
 
 
 async def _refuse(context: _Context, error: AgentrundError) -> NoReturn:

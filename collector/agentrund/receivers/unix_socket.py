@@ -229,7 +229,7 @@ class Connection:
         budget = self._door.budget
         small = TINY if budget.full else SMALL_LINE
         if self._claim is None and self._lines.size > small:
-            self._claim = budget.claim(self._limit, self._on_room)
+            self._claim = budget.claim(2 * self._limit, self._on_room)  # as it comes, and as a whole
         return self._claim is None or self._claim.granted
 
     def _on_room(self) -> None:

@@ -89,8 +89,13 @@ class Trace:
 class OtlpRuns:
     """All runs told over OTLP."""
 
-    def __init__(self, run_key: str = AUTO, idle_s: float = otlp_ends.IDLE_S) -> None:
-        """``run_key`` is what makes items one run (see ``_key``); ``idle_s`` the silence that ends one."""
+    def __init__(
+        self, run_key: str = AUTO, idle_s: float = otlp_ends.IDLE_S, held_bytes: int = HELD_BYTES
+    ) -> None:
+        """``run_key`` is what makes items one run (see ``_key``); ``idle_s`` the silence that ends one.
+
+        ``held_bytes`` bounds what is held of all traces.
+        """
         self._run_key = run_key
         self._idle_s = idle_s
         self.producers = Producers()
@@ -99,6 +104,7 @@ class OtlpRuns:
         self.sessions: dict[str, RunKey] = {}
         self.duplicates = 0
         self._waiting: dict[int, int] = {}
+        self._held_max = held_bytes
         self._held_bytes = 0
         self._spans = 0
         self._swept = 0.0
@@ -252,10 +258,10 @@ class OtlpRuns:
                 out.append(Done(rq))
 
     def _bound_memory(self, out: list[Command], now: float) -> None:
-        if self._held_bytes > HELD_BYTES:
+        if self._held_bytes > self._held_max:
             for trace in sorted((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline):
                 out += self._release_hold(trace, now, everything=True)
-                if self._held_bytes <= HELD_BYTES * _ROOM:
+                if self._held_bytes <= self._held_max * _ROOM:
                     break
         if self._spans > SPANS:
             for trace in sorted(self.traces.values(), key=lambda t: (not t.is_over, t.last_arrival)):

@@ -20,6 +20,7 @@ from agentrund.service.access import Access
 from agentrund.service.collector import Collector
 from agentrund.service.config import Settings
 from agentrund.service.listener import Listener
+from agentrund.service.memory import keep_no_large_blocks
 from agentrund.store import descriptors
 from agentrund.store.root import Root
 
@@ -56,6 +57,7 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     # Deriving a run's files must not keep the loop waiting for the interpreter for 5 ms at a time.
     sys.setswitchinterval(SWITCH_S)
+    keep_no_large_blocks()
     if not uvloop.run(_serve(settings, access.gid, demanded)):
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)

@@ -25,6 +25,8 @@ TIGHT: Final = 0.8
 TRIM: Final = 1 / 32
 """Of the limit: growth since the last time that makes giving back worth its milliseconds."""
 TRIM_EVERY_S: Final = 2.0
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE: Final = 1 << 20
 _STATM: Final = Path("/proc/self/statm")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -41,6 +43,15 @@ def give_back() -> None:
     """Let the C library return free memory to the kernel, where it is one that can."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_no_large_blocks() -> None:
+    """Have the C library take large blocks from the kernel and return them there, whatever came before.
+
+    Left to itself it learns from every large block that is freed to keep the next one, up to 32 MiB.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 class Memory:

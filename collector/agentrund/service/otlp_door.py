@@ -40,7 +40,7 @@ class OtlpDoor:
     ) -> None:
         self._settings = settings
         self._demands = demands
-        self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout)
+        self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.max_memory // 8)
         folder = partial(runs.root.state_folder, layout.INTAKE)
         intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
         self._runner = OtlpRunner(runs, watch, intake)

@@ -81,8 +81,8 @@ def test_shutting_down_feeds_everything_and_ends_nothing(world):
     assert world.run.status == "running"
 
 
-def test_memory_is_bounded_by_releasing_the_oldest_trace(world, monkeypatch):
-    monkeypatch.setattr(otlp_runs, "HELD_BYTES", 10 * held_size(mapped(2)))
+def test_memory_is_bounded_by_releasing_the_oldest_trace():
+    world = World(held_bytes=10 * held_size(mapped(2)))
     for n in range(10):
         world.take(mapped(2, 1, LLM, trace=f"{n + 1:032x}"))
     assert world.all_runs == []
