@@ -105,7 +105,7 @@ class AppendFile:
         return data
 
     def _untouched(self) -> int:
-        """The file, ending where we left it: a look before each write costs under 1 µs."""
+        """The file, ending where we left it: a look before each write costs a few µs."""
         fd = self._fd()
         if self._torn:
             self._cut_back(fd)
