@@ -63,6 +63,7 @@ async def make(folder: Path) -> None:
 async def heal(folder: Path) -> str:
     """Open a damaged copy, let the sender repeat itself and end; returns the id of the run it got."""
     inner = Inner(folder)
+    await inner.survey()
     actor = inner.enter(SOURCE, SESSION)
     acked = actor.state.sources[SOURCE].high_water
     for n in range(acked + 1, EVENTS + 1):
