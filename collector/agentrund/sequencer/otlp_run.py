@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from agentrund.model import kinds
 from agentrund.model.event import Event, Json
@@ -24,6 +24,14 @@ _LISTED: Final = 100
 """Open steps listed per source; a crash of a thousand spans is told by fewer."""
 
 
+class _Made(NamedTuple):
+    """A tool call that was made: of its span no more than that, for a span holds all that was said."""
+
+    call_id: str | None
+    name: str
+    start_ns: int
+
+
 @dataclass(slots=True)
 class _Calls:
     """What one source's model asked for, and what was made of it.
@@ -36,7 +44,7 @@ class _Calls:
     trace: str = ""
     span: str = ""
     open: list[Json] = field(default_factory=list)
-    made: deque[MappedSpan] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    made: deque[_Made] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def answered(self, call: MappedSpan, payload: Json) -> None:
         """A model call has ended."""
@@ -48,7 +56,7 @@ class _Calls:
             if tool.start_ns >= call.end_ns:
                 self.take(tool)
 
-    def take(self, tool: MappedSpan) -> Json | None:
+    def take(self, tool: _Made) -> Json | None:
         """A tool call was made: the request it answers, which is open no more."""
         for request in self.open:
             wanted = request.get("id")
@@ -103,8 +111,9 @@ class OtlpRun:
             calls.answered(span, event.payload)
             self._last = max(self._last, (span.end_ns, event.type == kinds.LLM_ERROR))
         elif event.type == kinds.TOOL_CALL:
-            calls.made.append(span)
-            request = next((r for c in self._calls.values() if (r := c.take(span)) is not None), None)
+            made = _Made(span.call_id, span.name, span.start_ns)
+            calls.made.append(made)
+            request = next((r for c in self._calls.values() if (r := c.take(made)) is not None), None)
             if request is not None and "args" in request:
                 # What the tool's sender does not say was said where it was asked for.
                 event.payload.setdefault("args", request["args"])

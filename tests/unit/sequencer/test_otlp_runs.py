@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from agentrund.model import kinds
-from agentrund.model.otlp import Pulse, SpanKind
+from agentrund.model.otlp import MappedSpan, Pulse, SpanKind
 from agentrund.sequencer import otlp_runs
 from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, Adopt, RunKey
 from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, SETTLE_S, held_size
@@ -403,3 +405,18 @@ def test_the_silence_that_ends_a_run_can_be_chosen():
     assert world.run.status == "running"
     world.pass_time(20.0)
     assert world.run.status == "ok"
+
+
+def test_what_was_said_in_a_span_is_not_kept_once_it_is_fed(world):
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(found, MappedSpan) for found in gc.get_objects())
+
+    before = alive()
+    for number in range(2, 10):
+        world.take(mapped(number, 1, TOOL, call_id=f"c{number}"))
+    world.take(mapped(1))
+    world.pass_time(SETTLE_S)
+    assert len(world.shown()) == 18
+    world.executor = None
+    assert alive() == before
