@@ -148,10 +148,67 @@ SCENARIOS: Final = (
     ),
 )
 
-SUITES: Final[tuple[Suite, ...]] = (
+_HERE: Final = "tests/integration/"
+
+SUITES: Final = (
     Suite(
-        "limits",
-        "sizes, disks, descriptors, hostile senders",
-        ("tests/integration/test_limits.py",),
+        "storage",
+        "no room, no inodes, EIO, EROFS, short writes, slow disks; files harmed under the writer and at the start",
+        (
+            f"{_HERE}test_storage.py",
+            f"{_HERE}test_changed_files.py",
+            f"{_HERE}test_damaged_files.py",
+            f"{_HERE}test_descriptors.py",
+            f"{_HERE}test_two_collectors.py",
+            f"{_HERE}test_recovery.py",
+        ),
     ),
+    Suite(
+        "sync",
+        "what is on the disk before it is acknowledged, and failed syncs",
+        (f"{_HERE}test_durability.py",),
+    ),
+    Suite("overload", "memory, sizes, bombs, deaf and silent peers", (f"{_HERE}test_limits.py",)),
+    Suite(
+        "encodings",
+        "surrogates, NaN, big integers, NUL, invalid UTF-8, nesting, line edges",
+        (f"{_HERE}test_encodings.py", "tests/unit/receivers/test_any_json.py"),
+    ),
+    Suite(
+        "spool",
+        "hostile, torn and too many spool files",
+        (f"{_HERE}test_spool.py", "tests/client/test_spool.py"),
+    ),
+    Suite(
+        "verify",
+        "planted damage, each kind named",
+        ("tests/unit/views/test_verify.py", f"{_HERE}test_verify.py"),
+    ),
+    Suite(
+        "processes",
+        "pid reuse, namespaces, forks, threads, hangs, signals",
+        (
+            f"{_HERE}test_liveness.py",
+            f"{_HERE}test_pid_namespaces.py",
+            f"{_HERE}test_standstill.py",
+            f"{_HERE}test_signals.py",
+            f"{_HERE}test_client_lives.py",
+            "tests/client/test_fork.py",
+        ),
+    ),
+    Suite("clocks", "steps, repeated hours, skew", (f"{_HERE}test_clocks.py",)),
+    Suite(
+        "security",
+        "other users, hostile ids and text, planted links, tokens, no word to the outside",
+        (
+            f"{_HERE}test_access.py",
+            f"{_HERE}test_exposure.py",
+            f"{_HERE}test_hostile_ids.py",
+            f"{_HERE}test_planted_race.py",
+            f"{_HERE}test_no_outbound.py",
+            "tests/unit/service/test_planted.py",
+            "tests/unit/formats/test_hostile_text.py",
+        ),
+    ),
+    Suite("malformed", "10,000 malformed inputs a door, and at every decoder and reader", ("tests/fuzz",)),
 )

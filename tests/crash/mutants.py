@@ -101,6 +101,16 @@ def _no_reserve() -> None:
     descriptors.room_for_newcomers = lambda: True
 
 
+def _no_sync_before_ack() -> None:
+    from agentrund.service.syncing import Always
+
+    async def kept(_self: Always, _unsynced: Any) -> None:
+        return
+
+    Always.when_kept = lambda self, unsynced, done, failed: done()  # type: ignore[method-assign]
+    Always.kept = kept  # type: ignore[method-assign]
+
+
 MUTANTS: Final = {
     "tail-repair": Mutant("a torn line is left where it is", _no_tail_repair, rows=("prefixes",)),
     "de-duplication": Mutant(
@@ -109,6 +119,14 @@ MUTANTS: Final = {
     "request-digests": Mutant("a request sent again is stored again", _no_digests, rows=("lost-answers",)),
     "ack-after-write": Mutant(
         "acknowledged before it is written", _ack_before_write, rows=("collector-kill",)
+    ),
+    "fsync-before-ack": Mutant(
+        "with sync = always acknowledged before it is on the disk",
+        _no_sync_before_ack,
+        tests=(
+            "tests/integration/test_durability.py::test_always_an_ack_follows_the_sync_of_all_it_stands_for",
+            "tests/integration/test_durability.py::test_always_an_otlp_answer_follows_the_sync_of_its_request",
+        ),
     ),
     "uid-check": Mutant(
         "whoever reaches the socket is served",
