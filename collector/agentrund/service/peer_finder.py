@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections import OrderedDict
 from typing import Final
 
@@ -17,6 +18,8 @@ _REMEMBERED: Final = 1024
 """Connections remembered; a look-up costs some milliseconds, an entry some hundred bytes."""
 _RECENT: Final = 16
 RETRY_S: Final = 1.0
+_LOOKS: Final = 3
+_DYING_S: Final = 0.02
 
 
 class PeerFinder:
@@ -77,16 +80,19 @@ class PeerFinder:
 
     def _look_up(self, port: int) -> Identity | None:
         """Who holds the other end; None where nobody does any more."""
-        entry = socket_owner.peer_end(port, self.port)
-        if entry is None:
-            return None
         recent = list(
             dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
         )
-        pid = socket_owner.holder(entry, recent)
-        if pid is None:
-            return Identity()
-        return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))
+        for _ in range(_LOOKS):
+            entry = socket_owner.peer_end(port, self.port)
+            if entry is None:
+                return None
+            pid = socket_owner.holder(entry, recent)
+            if pid is not None:
+                return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))
+            # Not ours to see; or it is dying, and its socket closes after its list of files is gone.
+            time.sleep(_DYING_S)
+        return Identity()
 
 
 def _lives(identity: Identity) -> bool:

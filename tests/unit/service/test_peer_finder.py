@@ -77,6 +77,19 @@ def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(serve
             find(finder, Peer(*address))
 
 
+def test_one_that_is_seen_dying_has_hung_up(server, finder, monkeypatch):
+    with socket.create_connection(server.getsockname()) as client:
+        accepted, address = server.accept()
+
+        def nobody(_entry, _first):
+            accepted.close()
+            client.close()
+
+        monkeypatch.setattr("agentrund.service.socket_owner.holder", nobody)
+        [peer] = find(finder, Peer(*address))
+    assert (peer.identity.pid, peer.hung_up) == (None, True)
+
+
 def test_another_hosts_connection_is_nothing_we_know_of(finder):
     peer = Peer("192.0.2.1", 4000)
     assert find(finder, peer) == [peer]
