@@ -45,7 +45,9 @@ def _wait_and_hand_in() -> None:
     for path in _files():
         try:
             _hand_in_locked(path)
-        except (OSError, ValueError) as fault:
+        except OSError:
+            continue  # the collector has gone again, or it is not ours to read: it stays where it is
+        except ValueError as fault:
             note_fault(fault, "handing in a spool file")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import stat
 import threading
 import time
@@ -377,6 +378,15 @@ def test_orphans_are_handed_in_and_the_living_left_alone(run_agent, agent_script
     assert any(is_locked(path) for path in files(place))
     living.send_signal(signal.SIGCONT)
     fake.stop()
+
+
+def test_a_collector_that_has_gone_again_is_no_fault(place, monkeypatch, capfd):
+    monkeypatch.setattr(_handin, "DELAY", 0)
+    left = orphan(place, "left")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(f"{place}/s.sock")  # and nobody listens
+        _handin._wait_and_hand_in()
+    assert (left.exists(), capfd.readouterr().err) == (True, "")
 
 
 def test_a_late_event_does_not_overtake_what_the_spool_holds(client, place):
