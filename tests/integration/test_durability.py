@@ -84,12 +84,12 @@ def test_always_an_otlp_answer_follows_the_sync_of_its_request(always):
     assert synced(found, "/intake", stored, answer)
 
 
-def test_a_request_leaves_the_journal_after_the_sync_of_its_run(daemon):
+def test_always_a_request_leaves_the_journal_after_the_sync_of_its_run(always):
     def marked() -> list[Call]:
         return [call for call in calls(trace) if call.name == "writev" and ".intake>" in call.text][1:]
 
-    with straced(daemon) as trace:
-        send(daemon.otlp, "logs", request("remember me"))
+    with straced(always) as trace:
+        send(always.otlp, "logs", request("remember me"))
         [mark] = until(marked, "the mark")
     found = calls(trace)
     event = next(

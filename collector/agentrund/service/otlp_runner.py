@@ -88,9 +88,10 @@ class OtlpRunner:
         if self._touched:
             return False
         if self._done:
-            # A request leaves the journal only when the traces that have it are as safe as the journal was.
+            # A request leaves the journal when the traces that have it are as safe as its answer promised:
+            # later, and a run that has ended meanwhile would get it again from the journal after a kill.
             done, self._done = self._done, []
-            self._runs.syncing.when_all_durable(partial(self._durable.extend, done))
+            self._runs.syncing.when_all_kept(partial(self._durable.extend, done))
         return self._mark_done()
 
     def _mark_done(self) -> bool:

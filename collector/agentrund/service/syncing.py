@@ -96,6 +96,10 @@ class Syncing(ABC):
         """Call ``done`` once what was written so far may be acknowledged, ``failed`` when a sync fails."""
 
     @abstractmethod
+    def when_all_kept(self, done: Done) -> None:
+        """Call ``done`` once everything written so far, by whomever, is as safe as an ack promises."""
+
+    @abstractmethod
     async def kept(self, unsynced: Unsynced) -> None:
         """Wait until what was written so far may be acknowledged. Raises Unavailable where it fails."""
 
@@ -209,6 +213,10 @@ class Interval(Syncing):
         """It may be, now."""
         done()
 
+    def when_all_kept(self, done: Done) -> None:
+        """It is, now."""
+        done()
+
     async def kept(self, unsynced: Unsynced) -> None:
         """It may be, now."""
 
@@ -231,6 +239,10 @@ class Always(Syncing):
     def when_kept(self, unsynced: Unsynced, done: Done, failed: Failed, /) -> None:
         """It may be after the round that ``wrote`` has asked for."""
         self.when_durable(unsynced, done, failed)
+
+    def when_all_kept(self, done: Done) -> None:
+        """It is after the round that is asked for."""
+        self.when_all_durable(done)
 
     async def kept(self, unsynced: Unsynced) -> None:
         """It may be after the next round. Raises Unavailable."""
