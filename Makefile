@@ -36,7 +36,7 @@ format: $(STAMP) ## let ruff rewrite what it can
 test: $(STAMP) ## all tests but the slow ones; TESTS=path narrows it
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(TESTS)
 
-crash: $(STAMP) ## every fault in full (about an hour): 200 collector kills, 400 calls, 200 agent kills
+crash: $(STAMP) ## every fault in full (about an hour): 200 collector kills, every call of a life, 200 agent kills
 	PYTHONPATH=tests $(BIN)/python -m crash --full --jobs 2 $(ROWS)
 
 crash-short: $(STAMP) ## the same faults, a few of each
