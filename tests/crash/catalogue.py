@@ -168,7 +168,11 @@ SUITES: Final = (
         "what is on the disk before it is acknowledged, and failed syncs",
         (f"{_HERE}test_durability.py",),
     ),
-    Suite("overload", "memory, sizes, bombs, deaf and silent peers", (f"{_HERE}test_limits.py",)),
+    Suite(
+        "overload",
+        "memory, sizes, bombs, deaf and silent peers",
+        (f"{_HERE}test_limits.py", f"{_HERE}test_overload.py"),
+    ),
     Suite(
         "encodings",
         "surrogates, NaN, big integers, NUL, invalid UTF-8, nesting, line edges",

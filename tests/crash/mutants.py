@@ -28,7 +28,7 @@ class Mutant:
 def _no_tail_repair() -> None:
     from agentrund.store.append_file import AppendFile
 
-    AppendFile.repair_tail = lambda self, quarantine: 0  # type: ignore[method-assign]
+    AppendFile.repair_tail = lambda self, quarantine: 0
 
 
 def _no_deduplication() -> None:
@@ -41,7 +41,7 @@ def _no_deduplication() -> None:
             event.n = None
         return feed(self, source_id, event, now)
 
-    RunMachine.feed = twice  # type: ignore[method-assign]
+    RunMachine.feed = twice
 
 
 def _no_digests() -> None:
@@ -53,7 +53,7 @@ def _no_digests() -> None:
         self._digests.clear()
         return append(self, *args, **keys)
 
-    Intake.append = forgetful  # type: ignore[method-assign]
+    Intake.append = forgetful
 
 
 def _ack_before_write() -> None:
@@ -65,7 +65,7 @@ def _ack_before_write() -> None:
     def later(self: Runs, actor: RunActor) -> None:
         asyncio.get_running_loop().call_later(0.1, partial(commit, self, actor))
 
-    Runs.commit = later  # type: ignore[method-assign]
+    Runs.commit = later
 
 
 def _no_ack_on_duplicates() -> None:
@@ -78,13 +78,13 @@ def _no_ack_on_duplicates() -> None:
         event(self, frame)
         self._owed = owed
 
-    Session._event = silent  # type: ignore[method-assign]
+    Session._event = silent
 
 
 def _no_uid_check() -> None:
     from agentrund.service.access import Access
 
-    Access.owns = staticmethod(lambda uid: True)  # type: ignore[method-assign]
+    Access.owns = staticmethod(lambda uid: True)
 
 
 def _no_reserve() -> None:
@@ -107,8 +107,8 @@ def _no_sync_before_ack() -> None:
     async def kept(_self: Always, _unsynced: Any) -> None:
         return
 
-    Always.when_kept = lambda self, unsynced, done, failed: done()  # type: ignore[method-assign]
-    Always.kept = kept  # type: ignore[method-assign]
+    Always.when_kept = lambda self, unsynced, done, failed: done()
+    Always.kept = kept
 
 
 MUTANTS: Final = {

@@ -274,8 +274,8 @@ def _until_answered(call: Callable[[], bytes], ledger: Ledger, error_type: type[
         try:
             call()
         except error_type as error:
-            if error.code().name not in RETRYABLE:  # type: ignore[attr-defined]
-                ledger.refused(f"{error.code().name}: {error.details()}")  # type: ignore[attr-defined]
+            if error.code().name not in RETRYABLE:
+                ledger.refused(f"{error.code().name}: {error.details()}")
                 return
             time.sleep(RETRY_S)
         else:
