@@ -39,7 +39,9 @@ def rows(seed: int, *, full: bool) -> Iterator[Row]:
         rounds = scenario.full if full else scenario.short
         yield scenario.name, partial(engine.play, scenario, seed, rounds, kept)
     if syscalls.available():
-        yield syscalls.NAME, partial(syscalls.play, seed, 400 if full else 12, every=full, kept=kept)
+        for sync, name in syscalls.NAMES.items():
+            play = partial(syscalls.play, sync, seed)
+            yield name, partial(play, 400 if full else 9, every=full, kept=kept)
     yield "prefixes", partial(snapshots.prefixes, seed, 1 << 20 if full else 200, kept=kept)
     yield "damage", partial(snapshots.damage, seed, 2000 if full else 150, kept=kept)
     # The tests of the default selection run by themselves; here the long ones are played too.

@@ -1,7 +1,8 @@
 """SIGKILL at the n-th call that changes something, for n = 1, 2, 3 … until a life of the collector passes.
 
 strace kills the collector inside the call (``inject=write:signal=KILL:when=n``, counted for each thread);
-it is started again without strace, the senders finish, and the oracle looks at what is there. Not with
+it is started again without strace, the senders finish, and the oracle looks at what is there. A life is
+played in each ``sync`` mode: their calls, and so the points to die at, are others. Not with
 ``--seccomp-bpf``: strace 6.1 was seen to inject nothing at all with it and ``-f``.
 """
 
@@ -27,10 +28,11 @@ from crash.sender import Orders, run
 from crash.world import Settled, free_port, verified, without_sockets
 from support.daemon import Daemon
 
-NAME = "nth-syscall"
+NAMES = {"interval": "nth-syscall", "always": "nth-syscall-always"}
+"""The row of each ``sync`` mode."""
 CALLS = (
     *("write", "writev", "pwrite64", "ftruncate", "mkdir", "mkdirat", "rename", "renameat", "unlinkat"),
-    *("symlinkat", "fsync", "fdatasync", "sendto"),
+    *("symlinkat", "fsync", "fdatasync", "syncfs", "sendto"),
 )
 EVENTS = 48
 RATE = 200.0
@@ -45,15 +47,16 @@ def available() -> bool:
     return shutil.which("strace") is not None
 
 
-def play(seed: int, most: int, *, every: bool, kept: Callable[[], Path]) -> Score:
+def play(sync: str, seed: int, most: int, *, every: bool, kept: Callable[[], Path]) -> Score:
     """Kill at up to ``most`` points: at every one, call by call, or (``every`` False) at random ones."""
-    score = Score(NAME, seed)
+    name = NAMES[sync]
+    score = Score(name, seed)
     reached: dict[str, int] = {}
-    waves = _each(reached) if every else _some(random.Random(f"{NAME}/{seed}"))
+    waves = _each(reached) if every else _some(random.Random(f"{name}/{seed}"))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while score.trials < most and (wave := next(waves)):
             for (call, n), (died, violations) in zip(
-                wave, pool.map(lambda point: _trial(*point, kept), wave), strict=True
+                wave, pool.map(lambda point: _trial(sync, *point, kept), wave), strict=True
             ):
                 score.trials += died
                 score.violations += violations
@@ -81,15 +84,15 @@ def _some(chance: random.Random) -> Iterator[Wave]:
         yield [(call, chance.randrange(1, 20 if call in ("write", "sendto") else 4)) for call in calls]
 
 
-def _trial(call: str, n: int, kept: Callable[[], Path]) -> tuple[bool, list[Violation]]:
+def _trial(sync: str, call: str, n: int, kept: Callable[[], Path]) -> tuple[bool, list[Violation]]:
     with tempfile.TemporaryDirectory(prefix="crash-") as base:
-        trial = Trial(Path(base), call, n)
+        trial = Trial(Path(base), sync, call, n)
         try:
             violations = trial.play()
         except Exception as error:
             violations = [Violation("play", f"{call} {n}", f"{type(error).__name__}: {error}")]
         if violations:
-            target = kept() / f"{NAME}-{call}-{n}"
+            target = kept() / f"{NAMES[sync]}-{call}-{n}"
             shutil.copytree(base, target, symlinks=True, dirs_exist_ok=True, ignore=without_sockets)
             violations.append(Violation("kept", str(target), ""))
     return trial.died, violations
@@ -98,8 +101,9 @@ def _trial(call: str, n: int, kept: Callable[[], Path]) -> tuple[bool, list[Viol
 class Trial:
     """One life that ends at its n-th call, and the next one that heals it."""
 
-    def __init__(self, base: Path, call: str, n: int) -> None:
+    def __init__(self, base: Path, sync: str, call: str, n: int) -> None:
         self.base = base
+        self.sync = sync
         self.died = False
         self._wrapper = [
             *("strace", "-f", "-qq", "-o", "/dev/null"),
@@ -109,7 +113,11 @@ class Trial:
 
     def play(self) -> list[Violation]:
         """Both lives; what is wrong after them."""
-        settings = {"otlp_grpc": f"127.0.0.1:{self._port}", "idle_timeout": "300ms"}
+        settings = {
+            "otlp_grpc": f"127.0.0.1:{self._port}",
+            "idle_timeout": "300ms",
+            "sync": self.sync,
+        }
         daemon = Daemon(self.base, wrapper=self._wrapper, ready=False, **settings)
         threads = [
             threading.Thread(target=run, args=(orders,), daemon=True) for orders in self._orders(daemon)
