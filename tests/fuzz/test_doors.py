@@ -5,19 +5,19 @@ A failing test shows its seed; the same seed sends the same bytes.
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import select
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from agentrund.model.otlp import Signal
-from support import mutate
+from support import http2, mutate
 from support.daemon import Daemon
 from support.fuzz_seeds import frames, requests
 from support.otlp_build import T0, span, traces
@@ -163,26 +163,96 @@ def names(daemon: Daemon) -> set[str]:
     return found
 
 
+PIECES_A_CONNECTION = 40
+TRIES = 50
+AGAIN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+STRANGERS = (
+    b"GET /v1/traces HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01",
+    b"\x00" * 100,
+    http2.PREFACE + http2.frame(http2.SETTINGS),
+    http2.PREFACE,
+)
+
+
 def test_the_port_survives_what_is_no_grpc(daemon, chance):
-    host, _, port = daemon.otlp.rpartition(":")
-    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-    seeds = (
-        preface + settings,
-        b"GET /v1/traces HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01",
-        b"\x00" * 100,
-    )
-    for _, seed in zip(range(500), itertools.cycle(seeds), strict=False):
-        with socket.create_connection((host, int(port)), timeout=WATCHDOG_S) as peer:
-            try:
-                peer.sendall(mutate.in_bytes(chance, seed, mutate.WIRE))
-                peer.shutdown(socket.SHUT_WR)
-                while peer.recv(1 << 16):
-                    pass
-            except (ConnectionResetError, BrokenPipeError):
-                continue
+    """Other protocols, and HTTP/2 whose frames are wrong: every piece is answered, or its connection closed."""
+    bodies = [message.SerializeToString() for signal, message in requests() if signal is Signal.TRACES]
+    taken = good = before = 0
     with grpc.insecure_channel(daemon.otlp) as channel:
-        export(channel, "traces")(good_request(1), timeout=WATCHDOG_S)
-    until(lambda: "good 1" in names(daemon), "a good one after that")
+        call = export(channel, Signal.TRACES)
+        while taken < INPUTS:
+            taken += bad_connection(daemon.otlp, chance, bodies)
+            if taken // GOOD_EVERY > good:
+                good += 1
+                deliver(call, good_request(good))
+            if before == 0 and taken > INPUTS // 2:
+                before = rss(daemon)
+    assert rss(daemon) < before * GROWTH
+    wanted = {f"good {n}" for n in range(1, good + 1)}
+    until(lambda: wanted <= names(daemon), "the good ones among them")
+    healthy(daemon)
+
+
+def deliver(call, body: bytes) -> None:
+    """As an exporter does: what is refused for the moment is sent again."""
+    for _ in range(TRIES):
+        try:
+            call(body, timeout=WATCHDOG_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() not in AGAIN:
+                raise
+        else:
+            return
+    pytest.fail("a good request was never taken")
+
+
+def bad_connection(address: str, chance: random.Random, bodies: list[bytes]) -> int:
+    """How many pieces it took before it was over."""
+    if chance.random() < 0.2:
+        greeting = mutate.in_bytes(chance, chance.choice(STRANGERS), mutate.WIRE)
+        with connected(address, greeting) as peer:
+            peer.finish()
+        return 1
+    grammar = http2.Grammar(chance, lambda: chance.choice(bodies))
+    taken, going_on = 0, True
+    with connected(address, http2.GREETING) as peer:
+        while going_on and taken < PIECES_A_CONNECTION:
+            going_on = peer.send(grammar.next())
+            taken += 1
+    return taken
+
+
+def connected(address: str, greeting: bytes) -> http2.Peer:
+    """A connection; where the server is just being replaced, after that."""
+
+    def connect() -> http2.Peer | None:
+        with suppress(ConnectionError):
+            return http2.Peer(address, WATCHDOG_S, greeting)
+        return None
+
+    return until(connect, "somebody to listen")
+
+
+def test_a_call_whose_path_is_no_text_ends_nothing(daemon):
+    """gRPC gives its whole server up over one."""
+    with grpc.insecure_channel(daemon.otlp) as channel:
+        call = export(channel, Signal.TRACES)
+        for n in range(1, 5):
+            with connected(daemon.otlp, http2.GREETING) as peer:
+                peer.send(http2.call(1, http2.CALL | {b":path": b"/\xff"}, http2.message(b"")))
+            deliver(call, good_request(n))
+    until(lambda: {f"good {n}" for n in range(1, 5)} <= names(daemon), "the good ones among them")
+    assert daemon.stderr.read_text().count("gave its server up") == 1, "said once, and counted"
+    healthy(daemon)
+
+
+def test_a_header_that_is_no_text_is_not_told_to_the_log(daemon):
+    with connected(daemon.otlp, http2.GREETING) as peer:
+        for n in range(1, 51):
+            headers = http2.CALL | {b"authorization": b"Bearer secret\xff"}
+            assert peer.send(http2.call(1 + 2 * n, headers, http2.message(good_request(n))))
+        wanted = {f"good {n}" for n in range(1, 51)}
+        until(lambda: wanted <= names(daemon), "what is good but for that")
+    assert "secret" not in daemon.stderr.read_text()
     healthy(daemon)

@@ -24,6 +24,7 @@ from agentrund.model.otlp import Encoding, Peer, Signal
 from agentrund.receivers import rpc_status
 from agentrund.receivers.bearer import BearerGate
 from agentrund.receivers.sink import OtlpSink, Taken
+from agentrund.receivers.standing_server import StandingServer
 
 RECEIVE_BYTES: Final = 64 << 20
 """The OTLP specification's recommendation; with gRPC's own 4 MiB one long history is lost for good."""
@@ -67,10 +68,13 @@ class OtlpGrpcServer:
         self._gate = None if token is None else BearerGate(token)
         self._credentials = credentials
         self._takes: set[asyncio.Task[Taken]] = set()
-        self._server = grpc.aio.server(
+        self._server = StandingServer(self._make, self._bind)
+
+    def _make(self) -> grpc.aio.Server:
+        server = grpc.aio.server(
             interceptors=[] if self._gate is None else [self._gate],
             options=[
-                ("grpc.max_receive_message_length", receive_bytes),
+                ("grpc.max_receive_message_length", self._receive_bytes),
                 ("grpc.max_concurrent_streams", STREAMS),
                 # A probe would open the window of every waiting request to megabytes.
                 ("grpc.http2.bdp_probe", 0),
@@ -83,21 +87,24 @@ class OtlpGrpcServer:
             ],
         )
         for signal, service in _SERVICES.items():
-            self._server.add_generic_rpc_handlers((self._handlers(signal, service),))
+            server.add_generic_rpc_handlers((self._handlers(signal, service),))
+        return server
 
-    async def start(self, address: str) -> int:
-        """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
+    def _bind(self, server: grpc.aio.Server, address: str) -> int:
         try:
             if self._credentials is None:
-                port = self._server.add_insecure_port(address)
+                port = server.add_insecure_port(address)
             else:
-                port = self._server.add_secure_port(address, self._credentials)
+                port = server.add_secure_port(address, self._credentials)
         except RuntimeError as error:
             raise _cannot_bind(address) from error
         if port == 0:
             raise _cannot_bind(address)
-        await self._server.start()
         return port
+
+    async def start(self, address: str) -> int:
+        """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
+        return await self._server.start(address)
 
     @property
     def refused(self) -> int:
