@@ -42,7 +42,8 @@ class OtlpDoor:
         self._demands = demands
         self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.max_memory // 8)
         folder = partial(runs.root.state_folder, layout.INTAKE)
-        intake = Intake(folder, partial(runs.root.quarantine, "intake"), runs.clock.monotonic())
+        quarantine = partial(runs.root.quarantine, "intake")
+        intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)
         self._runner = OtlpRunner(runs, watch, intake)
         self._finder = PeerFinder()
         self.service = OtlpService(

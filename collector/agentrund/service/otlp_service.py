@@ -119,6 +119,7 @@ class OtlpService:
         if not body:
             return Taken.EMPTY
         peer = await self._finder.find(peer)
+        await self._syncing.room(self._intake.unsynced.together)
         # Redaction of the body belongs here: nothing of it has touched the disk yet.
         now = self._clock.monotonic()
         record = self._intake.append(self._clock.now(), signal, encoding, body, peer, now=now)
@@ -189,6 +190,7 @@ class OtlpService:
         """Decode and map a request that came at ``now``, a few items at a time; perform what follows."""
         # Watched from the first byte on: a program killed while its spans are held has no run yet.
         self._runner.watch_over(record.peer.identity)
+        await self._syncing.room(self._intake.unsynced.together)
         items: list[Mapped] = []
         size = 0
         for item in otlp.decode(record.signal, record.encoding, record.body):

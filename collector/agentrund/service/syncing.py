@@ -18,14 +18,14 @@ from typing import Final
 
 from agentrund.model.errors import Unavailable
 from agentrund.store.folder import Folder, SyncFailedError, sync_file_system
-from agentrund.store.unsynced import FolderGoneError, Unsynced, reason
+from agentrund.store.unsynced import FolderGoneError, Held, Unsynced, reason
 
 log: Final = logging.getLogger(__name__)
 
 SYNCS_AT_ONCE: Final = 8
 """Files synced side by side share the file system's commits: 64 of them took a third less."""
-HELD_ENOUGH: Final = 16 << 20
-"""Bytes of one run that are synced before the beat does it, so that no more is held in memory."""
+ROOM_S: Final = 10.0
+"""Who has time waits this long for the disk; then it is told as what it is, one that does not keep up."""
 DRAIN_S: Final = 1.0
 """A stop waits this long for the last acknowledgements."""
 
@@ -118,6 +118,13 @@ class Syncing(ABC):
         for unsynced in later.values():
             self._ask(unsynced)
 
+    async def room(self, held: Held) -> None:
+        """Wait where so much is held that nothing more would be taken, as long as the disk is at it."""
+        if held.full:
+            self.beat()
+            if self._rounds is not None:
+                await asyncio.wait([self._rounds], timeout=ROOM_S)
+
     async def drain(self) -> None:
         """Sync what was written so far, as far as the disk can within a second."""
         self.beat()
@@ -206,8 +213,8 @@ class Interval(Syncing):
     def wrote(self, unsynced: Unsynced) -> None:
         """Something was written."""
         self._later[unsynced.key] = unsynced
-        if unsynced.held > HELD_ENOUGH:
-            self._ask(unsynced)
+        if unsynced.together.size > unsynced.together.enough:
+            self.beat()
 
     def when_kept(self, _unsynced: Unsynced, done: Done, _failed: Failed, /) -> None:
         """It may be, now."""

@@ -28,7 +28,7 @@ from agentrund.model.errors import Damaged, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
 from agentrund.store.append_file import Quarantine
 from agentrund.store.folder import Folder, write_all
-from agentrund.store.unsynced import Unsynced
+from agentrund.store.unsynced import Held, Unsynced
 
 KEEP_S: Final = 600.0
 """How long a request is remembered: retries of the same bytes come within minutes."""
@@ -84,6 +84,7 @@ class Intake:
         folder: Callable[[], Folder],
         quarantine: Quarantine,
         now: float,
+        held: Held,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self._open_folder = folder
@@ -98,7 +99,7 @@ class Intake:
         self._fd = -1
         self.undone_bytes = 0
         # By name each time: the folder is opened anew where it was removed.
-        self.unsynced = Unsynced("the intake journal", lambda: self._folder.again())  # noqa: PLW0108
+        self.unsynced = Unsynced("the intake journal", lambda: self._folder.again(), held)  # noqa: PLW0108
         for name in sorted(
             n for n in self._folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
         ):

@@ -15,6 +15,7 @@ from agentrund.store.folder import PRIVATE, SHARED, Folder, write_all
 from agentrund.store.lock import RootLock
 from agentrund.store.open_files import OpenFiles
 from agentrund.store.run_files import RunFiles
+from agentrund.store.unsynced import Held
 
 log: Final = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Root:
         self.folder = folder
         self.state = state
         self.files = OpenFiles()
+        self.held = Held()
         self._lock = lock
         self._runs = folder.make(layout.RUNS)
         self._sessions = folder.make(layout.SESSIONS)
@@ -91,16 +93,18 @@ class Root:
     def new_run(self, run_id: str) -> RunFiles:
         """Make a run's folder. Raises FileExistsError where the id is taken."""
         self._runs.make_new(run_id)
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, self.sync_entries, new=True)
+        return RunFiles(
+            run_id, lambda: self._runs.sub(run_id), self.files, self.held, self.sync_entries, new=True
+        )
 
     def run(self, run_id: str) -> RunFiles:
         """The files of a run that is there. Raises FileNotFoundError."""
         self._runs.sub(run_id).close()
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, self.sync_entries)
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), self.files, self.held, self.sync_entries)
 
     def apart(self, run_id: str) -> RunFiles:
         """The files of a run with descriptors of their own, for work in another thread."""
-        return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4), self.sync_entries)
+        return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4), self.held, self.sync_entries)
 
     def sync_entries(self) -> None:
         """Put on stable storage what leads to the runs: folders, links, index; may be called in any thread.

@@ -16,7 +16,7 @@ from agentrund.store.append_file import AppendFile, Quarantine
 from agentrund.store.blobs import BlobStore
 from agentrund.store.folder import Folder
 from agentrund.store.open_files import OpenFiles
-from agentrund.store.unsynced import Unsynced
+from agentrund.store.unsynced import Held, Unsynced
 
 _READ: Final = 1 << 18
 _HEAD: Final = 300
@@ -35,6 +35,7 @@ class RunFiles:
         run_id: str,
         folder: Callable[[], Folder],
         files: OpenFiles,
+        held: Held,
         above: Callable[[], None],
         *,
         new: bool = False,
@@ -44,7 +45,7 @@ class RunFiles:
         key = f"{layout.run_dir(run_id)}/"
         self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files, new=new)
         self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files, new=new)
-        self.unsynced = Unsynced(run_id, folder, above)
+        self.unsynced = Unsynced(run_id, folder, held, above)
         self.blobs = BlobStore(folder, self.unsynced)
 
     def repair(self, quarantine: Quarantine) -> int:

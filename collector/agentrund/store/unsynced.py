@@ -16,7 +16,9 @@ from agentrund.model.errors import Unavailable
 from agentrund.store.folder import Folder, SyncFailedError
 
 HELD_MAX: Final = 64 << 20
-"""Bytes held before nothing more is taken: the longest line there is."""
+"""Bytes held of everything before nothing more is taken,"""
+HELD_ENOUGH: Final = 16 << 20
+"""and before they are synced without waiting for the beat."""
 
 
 def _nothing() -> None:
@@ -25,6 +27,26 @@ def _nothing() -> None:
 
 class FolderGoneError(OSError):
     """The folder is not there any more."""
+
+
+class Held:
+    """What is held of everything together. ``on_change`` is told how many bytes more there are, or fewer."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.most = HELD_MAX
+        self.enough = HELD_ENOUGH
+        self.on_change: Callable[[int], None] = lambda _change: None
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is taken."""
+        return self.size >= self.most
+
+    def change(self, change: int) -> None:
+        """So many bytes more, or fewer."""
+        self.size += change
+        self.on_change(change)
 
 
 Place = tuple[str, str]
@@ -45,11 +67,15 @@ class Batch:
 class Unsynced:
     """The writes below one folder that no sync has covered. ``key`` names it in messages.
 
-    ``folder`` opens the folder anew at each call; ``above`` syncs the entries that lead to it.
+    ``folder`` opens the folder anew at each call; ``above`` syncs the entries that lead to it. What is
+    held counts in ``together`` too.
     """
 
-    def __init__(self, key: str, folder: Callable[[], Folder], above: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self, key: str, folder: Callable[[], Folder], together: Held, above: Callable[[], None] = _nothing
+    ) -> None:
         self.key = key
+        self.together = together
         self.written = 0
         """Bytes written since we opened it."""
         self.durable = 0
@@ -72,14 +98,18 @@ class Unsynced:
             raise Unavailable(
                 f"not on stable storage: {self.suspect}", hint="look at the disk and the kernel's log"
             )
-        if self.held >= HELD_MAX:
+        if self.together.full:
             raise Unavailable("the disk does not keep up", hint="it goes on by itself")
 
     def wrote(self, name: str, offset: int, data: bytes, sub: str = "") -> None:
         """``data`` was written into a file of the folder, or of its sub-folder ``sub``."""
         self._writes.append(((sub, name), offset, data))
         self.written += len(data)
-        self.held += len(data)
+        self._hold(len(data))
+
+    def _hold(self, change: int) -> None:
+        self.held += change
+        self.together.change(change)
 
     def made_in(self, sub: str = "") -> None:
         """The folder, or a sub-folder, has a new entry."""
@@ -140,7 +170,7 @@ class Unsynced:
         if not self._under_way:
             return  # gone meanwhile
         self.durable = batch.end
-        self.held -= sum(len(data) for _, _, data in batch.writes)
+        self._hold(-sum(len(data) for _, _, data in batch.writes))
         self.suspect = None
         self._under_way = False
 
@@ -158,7 +188,8 @@ class Unsynced:
     def gone(self) -> None:
         """The folder was removed: there is nothing left to keep."""
         self._writes, self._made_in, self._above_due = [], set(), False
-        self.durable, self.held, self.suspect = self.written, 0, None
+        self._hold(-self.held)
+        self.durable, self.suspect = self.written, None
         self._under_way = False
 
 

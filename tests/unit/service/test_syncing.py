@@ -9,11 +9,10 @@ import threading
 import pytest
 
 from agentrund.model.errors import Unavailable
-from agentrund.service import syncing as module
 from agentrund.service.syncing import Always, Interval
 from agentrund.store import folder as folders
 from agentrund.store.folder import Folder
-from agentrund.store.unsynced import Unsynced
+from agentrund.store.unsynced import Held, Unsynced
 
 
 class Disk:
@@ -25,6 +24,7 @@ class Disk:
         self.go.set()
         self.broken = False
         self.syncs = 0
+        self.together = Held()
         monkeypatch.setattr(folders.os, "fdatasync", self._fdatasync)
 
     def _fdatasync(self, _fd: int) -> None:
@@ -36,7 +36,7 @@ class Disk:
     def file(self, name: str = "run") -> Unsynced:
         (self.path / name).mkdir()
         (self.path / name / "trace.jsonl").touch()
-        return Unsynced(name, lambda: Folder.root(self.path / name))
+        return Unsynced(name, lambda: Folder.root(self.path / name), self.together)
 
 
 @pytest.fixture
@@ -105,15 +105,39 @@ def test_a_flush_syncs_its_own_run_and_no_other(disk):
     asyncio.run(story())
 
 
-def test_a_large_amount_is_synced_before_the_beat(disk, monkeypatch):
-    monkeypatch.setattr(module, "HELD_ENOUGH", 1)
+def test_a_large_amount_of_all_together_is_synced_before_the_beat(disk):
+    disk.together.enough = 1
 
     async def story():
-        syncing, run, durable = Interval(), disk.file(), []
+        syncing, durable = Interval(), []
+        for run in (disk.file(), disk.file("other")):
+            write(syncing, run)
+            syncing.when_durable(run, lambda: durable.append(1))
+        await told(durable, 2)
+        await syncing.close()
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_room_waits_for_the_disk_and_no_longer_than_it_helps(disk):
+    disk.together.most = 1
+
+    async def story():
+        syncing, run = Interval(), disk.file()
         write(syncing, run)
+        disk.go.clear()
+        waiting = asyncio.ensure_future(syncing.room(disk.together))
+        while not disk.syncs:  # noqa: ASYNC110 - a sync sets no event
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        disk.go.set()
+        await waiting
+        assert not disk.together.full
+        disk.broken = True
         write(syncing, run)
-        syncing.when_durable(run, lambda: durable.append(1))
-        await told(durable, 1)
+        await syncing.room(disk.together)
+        assert disk.together.full
+        disk.broken = False
         await syncing.close()
 
     asyncio.run(story())

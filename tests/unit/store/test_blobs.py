@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from agentrund.store.blobs import BlobStore
 from agentrund.store.folder import Folder
-from agentrund.store.unsynced import Unsynced
+from agentrund.store.unsynced import Held, Unsynced
 
 
 def store(path) -> BlobStore:
-    return BlobStore(lambda: Folder.root(path), Unsynced("run", lambda: Folder.root(path)))
+    return BlobStore(lambda: Folder.root(path), Unsynced("run", lambda: Folder.root(path), Held()))
 
 
 @given(st.lists(st.binary(max_size=50), max_size=6))

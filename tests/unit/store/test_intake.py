@@ -14,6 +14,7 @@ from agentrund.model.source import Identity
 from agentrund.store import intake as intake_module
 from agentrund.store.folder import Folder
 from agentrund.store.intake import KEEP_S, Intake
+from agentrund.store.unsynced import Held
 
 NOW = 1_790_000_000.0
 PEER = Peer("127.0.0.1", 40001, "run-7", Identity(12, 34, "boot", 1000))
@@ -32,6 +33,7 @@ class Journal:
             lambda: Folder.root(self.path),
             lambda name, data: self.cut.append((name, data)),
             now,
+            Held(),
             self.segment_bytes,
         )
 

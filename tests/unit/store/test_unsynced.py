@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 
 from agentrund.model.errors import Unavailable
 from agentrund.store import folder as folders
-from agentrund.store import unsynced as module
 from agentrund.store.folder import Folder, SyncFailedError
-from agentrund.store.unsynced import FolderGoneError, Unsynced
+from agentrund.store.unsynced import FolderGoneError, Held, Unsynced
 
 
 class Disk:
     """A folder whose file grows."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path, together: Held | None = None) -> None:
         path.mkdir(exist_ok=True)
         self.file = path / "trace.jsonl"
         self.file.touch()
-        self.unsynced = Unsynced("run", lambda: Folder.root(path))
+        self.unsynced = Unsynced("run", lambda: Folder.root(path), together or Held())
 
     def write(self, data: bytes) -> None:
         size = self.file.stat().st_size
@@ -86,12 +85,13 @@ def test_a_sync_that_could_not_be_asked_for_makes_nothing_suspect(tmp_path):
 
 
 def test_a_folder_that_was_removed_has_nothing_to_keep(tmp_path):
-    unsynced = Unsynced("run", lambda: Folder.root(tmp_path).sub("gone"))
+    unsynced = Unsynced("run", lambda: Folder.root(tmp_path).sub("gone"), Held())
     unsynced.wrote("trace.jsonl", 0, b"x")
     with pytest.raises(FolderGoneError):
         unsynced.sync(unsynced.take())
     unsynced.gone()
     assert unsynced.settled
+    assert unsynced.together.size == 0
 
 
 @pytest.mark.parametrize(("number", "kept"), [(errno.EINVAL, True), (errno.EIO, False)])
@@ -106,11 +106,17 @@ def test_a_file_system_without_a_sync_of_folders_is_no_failure(tmp_path, monkeyp
     assert disk.sync() is kept
 
 
-def test_what_is_held_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "HELD_MAX", 10)
-    disk = Disk(tmp_path / "run")
-    disk.write(b"x" * 10)
-    with pytest.raises(Unavailable):
-        disk.unsynced.admit()
-    assert disk.sync()
-    disk.unsynced.admit()
+def test_what_is_held_is_bounded_and_counted_over_all_runs_together(tmp_path):
+    together, seen = Held(), []
+    together.most, together.on_change = 10, seen.append
+    one, other = Disk(tmp_path / "one", together), Disk(tmp_path / "other", together)
+    one.write(b"x" * 8)
+    other.write(b"x" * 2)
+    for disk in (one, other):
+        with pytest.raises(Unavailable):
+            disk.unsynced.admit()
+    assert one.sync()
+    other.unsynced.admit()
+    assert other.sync()
+    assert seen == [8, 2, -8, -2]
+    assert together.size == 0

@@ -9,7 +9,7 @@ or a few hundred values of one item, lie between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -48,9 +48,10 @@ _ITEMS: Final = 32
 _NO_ID: Final = frozenset({b"", bytes(8), bytes(16)})
 
 _M = TypeVar("_M", bound=Message)
-_Slice = tuple[bytes, bytes, bytes]
-"""The bytes of a resource, a scope and an item."""
-_Steps = Generator[Item | None, None, None]
+_Slice = tuple[bytes, bytes, int, int]
+"""The bytes of a resource and a scope, and where an item begins and ends."""
+_Build = Callable[[Any, list[str], int, int, "_Around"], Generator[None, None, Item]]
+"""Makes an item of its message, what was repaired in it, its size in bytes and its number."""
 
 
 @dataclass(slots=True)
@@ -72,7 +73,6 @@ def check(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[None]:
 
 def decode(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[Item | None]:
     """The items of a request; ``i`` counts all of them, bad ones too. Raises Rejected as ``check`` does."""
-    read = _READERS[signal]
     resource_bytes = scope_bytes = b""
     around = _Around()
     counted: dict[int, MetricItem] = {}
@@ -81,20 +81,18 @@ def decode(signal: Signal, encoding: Encoding, body: bytes) -> Iterator[Item | N
         if piece is None:
             yield Pause
             continue
-        if piece[0] is not resource_bytes:
-            resource_bytes = piece[0]
+        of_resource, of_scope, start, stop = piece
+        if of_resource is not resource_bytes:
+            resource_bytes = of_resource
             around.resource, around.of_resource = yield from _resource(resource_bytes)
-        if piece[1] is not scope_bytes:
-            scope_bytes = piece[1]
+        if of_scope is not scope_bytes:
+            scope_bytes = of_scope
             around.scope, around.of_scope = yield from _scope(scope_bytes)
         resource = around.resource
-        if read is None:
+        if signal is Signal.METRICS:
             counted.setdefault(id(resource), MetricItem(len(counted), resource, 0)).metrics += 1
             continue
-        try:
-            yield from read(piece[2], i, around)
-        except (Malformed, DecodeError) as error:
-            yield BadItem(i, resource, signal, str(error), len(piece[2]))
+        yield (yield from _item(signal, body[start:stop], i, around))
         i += 1
         if i % _ITEMS == 0:
             yield Pause
@@ -132,7 +130,7 @@ def _scope_slices(body: bytes, at: int, end: int, resource: bytes) -> Iterator[_
         if n % _STEP == 0:
             yield Pause
     for start, stop in items:
-        yield resource, scope, body[start:stop]
+        yield resource, scope, start, stop
 
 
 def _submessages(body: bytes, at: int, end: int, highest: int) -> Iterator[tuple[int, int, int]]:
@@ -179,9 +177,21 @@ def _repeats(values: Values) -> list[str]:
     return [f"repeated keys, the last value kept: {values.repeated}"] if values.repeated else []
 
 
-def _span(data: bytes, i: int, around: _Around) -> _Steps:
-    message, repairs = yield from _parse(Span, data)
+def _item(signal: Signal, data: bytes, i: int, around: _Around) -> Generator[None, None, Item]:
+    """One item. Its bytes are let go of once they are parsed: it may be as large as a request."""
+    kind, build = _KINDS[signal]
     size = len(data)
+    try:
+        message, repairs = yield from _parse(kind, data)
+        del data
+        return (yield from build(message, repairs, size, i, around))
+    except (Malformed, DecodeError) as error:
+        return BadItem(i, around.resource, signal, str(error), size)
+
+
+def _span(
+    message: Span, repairs: list[str], size: int, i: int, around: _Around
+) -> Generator[None, None, SpanItem]:
     trace, span, parent = message.trace_id, message.span_id, message.parent_span_id
     for name, value, length in (("trace id", trace, 16), ("span id", span, 8)):
         if value in _NO_ID or len(value) != length:
@@ -200,7 +210,7 @@ def _span(data: bytes, i: int, around: _Around) -> _Steps:
         SpanLink(link.trace_id.hex(), link.span_id.hex(), read.attributes(link.attributes))
         for link in message.links
     ]
-    yield SpanItem(
+    return SpanItem(
         i,
         around.resource,
         around.scope,
@@ -225,13 +235,13 @@ def _span(data: bytes, i: int, around: _Around) -> _Steps:
     )
 
 
-def _log(data: bytes, i: int, around: _Around) -> _Steps:
-    message, repairs = yield from _parse(LogRecord, data)
-    size = len(data)
+def _log(
+    message: LogRecord, repairs: list[str], size: int, i: int, around: _Around
+) -> Generator[None, None, LogItem]:
     read = Values()
     found = yield from _values(read, message.attributes, size)
     body = (yield from read.value_in_steps(message.body, _STEP)) if size > LARGE else read.value(message.body)
-    yield LogItem(
+    return LogItem(
         i,
         around.resource,
         around.scope,
@@ -269,4 +279,7 @@ def _dropped(message: Any, *kinds: str) -> Json:
     return {kind: count for kind, count in counts.items() if count}
 
 
-_READERS: Final = {Signal.TRACES: _span, Signal.LOGS: _log, Signal.METRICS: None}
+_KINDS: Final[dict[Signal, tuple[type[Message], _Build]]] = {
+    Signal.TRACES: (Span, _span),
+    Signal.LOGS: (LogRecord, _log),
+}
