@@ -56,6 +56,12 @@ def _no_digests() -> None:
     Intake.append = forgetful
 
 
+def _replay_forgets_ended_runs() -> None:
+    from agentrund.service.otlp_replay import OtlpReplay
+
+    OtlpReplay._holders = lambda self, rqs: []
+
+
 def _ack_before_write() -> None:
     from agentrund.service.run_actor import RunActor
     from agentrund.service.runs import Runs
@@ -117,6 +123,11 @@ MUTANTS: Final = {
         "an event sent again is stored again", _no_deduplication, rows=("lost-answers",)
     ),
     "request-digests": Mutant("a request sent again is stored again", _no_digests, rows=("lost-answers",)),
+    "replay-of-ended-runs": Mutant(
+        "after a kill the journal tells runs that have ended their part again",
+        _replay_forgets_ended_runs,
+        tests=("tests/integration/test_partly_held.py",),
+    ),
     "ack-after-write": Mutant(
         "acknowledged before it is written", _ack_before_write, rows=("collector-kill",)
     ),

@@ -230,6 +230,8 @@ class MappedSpan:
     call_id: str | None = None
     notice: bool = False
     shadow: bool = False
+    told_by: list[list[int]] = field(default_factory=list)
+    """Log records whose content went into its events, each by request and item."""
 
     @property
     def entry(self) -> bool:

@@ -1,4 +1,4 @@
-"""What ``OtlpRuns`` knew of an open run, from the run's own records, after the collector was restarted.
+"""What ``OtlpRuns`` knew of a run, from the run's own records, after the collector was restarted.
 
 Places in the tree that left no record (steps, details) are not known again: a span below one counts
 as having a parent that never came, until the root that covers it has ended.
@@ -6,13 +6,12 @@ as having a parent that never came, until the root that covers it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from agentrund.model import kinds
 from agentrund.model.event import Event, Json, Record
-from agentrund.model.otlp import MappedSpan, Resource, SpanKind
-from agentrund.model.run_state import OK
+from agentrund.model.otlp import Fault, MappedSpan, Resource, SpanKind
+from agentrund.model.run_state import OK, said
 from agentrund.model.source import DOOR_OTLP, Identity
 from agentrund.sequencer.otlp_commands import RunKey
 from agentrund.sequencer.otlp_run import OtlpRun
@@ -28,78 +27,96 @@ _KINDS: Final = {
 _ARRIVALS: Final = frozenset({kinds.RUN_START, kinds.RUN_RESUME, kinds.SOURCE_JOIN})
 
 
-def restore(runs: OtlpRuns, records: Iterable[Record], now: float) -> RunKey | None:
-    """Put a run that is still open back, from all its records; None where no OTLP source takes part."""
-    run: OtlpRun | None = None
-    spans: dict[tuple[str, str, str], MappedSpan] = {}
-    for record in records:
-        payload = record.payload
+class RestoredRun:
+    """A run on its way back into ``runs``: ``take`` all its records, then ``finish``.
+
+    It can be done a few records at a time: until ``finish`` nobody is judged by half of it.
+    """
+
+    def __init__(self, runs: OtlpRuns, now: float) -> None:
+        self._runs = runs
+        self._now = now
+        self._run: OtlpRun | None = None
+        self._spans: dict[tuple[str, str, str], tuple[Trace, MappedSpan]] = {}
+        self._sessions: dict[str, None] = {}
+
+    def take(self, record: Record) -> None:
+        """The next record."""
+        run, payload = self._run, record.payload
         if record.type in _ARRIVALS:
-            run = _arrival(runs, run, record, now)
+            self._arrival(record)
         elif run is None:
-            continue
+            return
         elif record.type == kinds.SOURCE_EXIT:
             source = str(payload.get("source"))
             if source in run.members:
                 run.members[source] = False
                 run.died_at = run.died_at if record.status == OK else record.ts
         elif record.src is not None and record.src.get("k") == DOOR_OTLP:
-            _item(runs, run, record, record.src, spans, now=now)
-    if run is None:
-        return None
-    run.last_arrival = now
-    return run.key
+            self._runs.stored.note(record.src)
+            self._item(run, record, record.src)
 
+    def finish(self, *, ended: bool = False) -> RunKey | None:
+        """Put the run in its place; returns its key, None where no OTLP source takes part.
 
-def _arrival(runs: OtlpRuns, run: OtlpRun | None, record: Record, now: float) -> OtlpRun | None:
-    payload = record.payload
-    key = payload.get("run_key")
-    if run is None:
-        if not isinstance(key, str):
+        An ``ended`` one only tells of what came: where its key has another run already, that one keeps it.
+        """
+        run, runs = self._run, self._runs
+        if run is None:
             return None
-        run = runs.runs[RunKey.parse(key)] = OtlpRun(RunKey.parse(key))
-    session = payload.get("session_id")
-    if record.type != kinds.SOURCE_JOIN:
-        run.begin(session if isinstance(session, str) else None)
-    if isinstance(session, str):
-        run.session = run.session or session
-        runs.sessions.setdefault(session, run.key)
-    source, resource = payload.get("source"), payload.get("resource")
-    if isinstance(source, str) and payload.get("door") == DOOR_OTLP:
-        attributes = resource if isinstance(resource, dict) else {}
-        runs.producers.restore(source, Identity.from_payload(payload), Resource(attributes), now)
-        run.members[source] = True
-    return run
+        run.last_arrival = self._now
+        if ended:
+            run.ended, run.members = True, dict.fromkeys(run.members, False)
+            known = runs.runs.setdefault(run.key, run)
+        else:
+            known = runs.runs[run.key] = run
+        for trace, _ in self._spans.values():
+            trace.run = known
+        for session in self._sessions:
+            runs.sessions.setdefault(session, run.key)
+        return run.key
 
+    def _arrival(self, record: Record) -> None:
+        payload = record.payload
+        key = payload.get("run_key")
+        if self._run is None:
+            if not isinstance(key, str):
+                return
+            self._run = OtlpRun(RunKey.parse(key))
+        run, session = self._run, payload.get("session_id")
+        if record.type != kinds.SOURCE_JOIN:
+            run.begin(session if isinstance(session, str) else None)
+        if isinstance(session, str):
+            run.session = run.session or session
+            self._sessions[session] = None
+        source, resource = payload.get("source"), payload.get("resource")
+        if isinstance(source, str) and payload.get("door") == DOOR_OTLP:
+            attributes = resource if isinstance(resource, dict) else {}
+            identity = Identity.from_payload(payload)
+            self._runs.producers.restore(source, identity, Resource(attributes), self._now)
+            run.members[source] = True
 
-def _item(
-    runs: OtlpRuns,
-    run: OtlpRun,
-    record: Record,
-    src: Json,
-    spans: dict[tuple[str, str, str], MappedSpan],
-    *,
-    now: float,
-) -> None:
-    source, trace_id, span_id = str(src.get("id")), src.get("trace"), src.get("span")
-    run.last_ts = max(run.last_ts, record.ts)
-    if not isinstance(trace_id, str) or not isinstance(span_id, str) or "half" not in src:
-        return
-    trace = runs.traces.get(trace_id)
-    if trace is None:
-        trace = runs.traces[trace_id] = Trace(trace_id, now, run=run)
-        run.trees[trace_id] = trace.tree
-    key = (source, trace_id, span_id)
-    span = spans.get(key)
-    if record.type in _KINDS:
-        span = spans[key] = _span(record, src)
-        trace.tree.add(Held(0, source, span, now), span)
+    def _item(self, run: OtlpRun, record: Record, src: Json) -> None:
+        source, trace_id, span_id = str(src.get("id")), src.get("trace"), src.get("span")
+        run.last_ts = max(run.last_ts, record.ts)
+        if not isinstance(trace_id, str) or not isinstance(span_id, str) or "half" not in src:
+            return
+        key = (source, trace_id, span_id)
+        if record.type in _KINDS:
+            span = _span(record, src)
+        elif key in self._spans:
+            span = self._spans[key][1]
+            span.notice, span.end_ns, span.failed = False, int(record.ts * 1e9), record.status == "error"
+        else:
+            return
+        trace = self._runs.place(Held(0, source, span, self._now), span)
+        if trace is None:
+            return  # an earlier life of the collector has told a span twice
+        self._spans[key] = trace, span
+        run.trees[trace.id] = trace.tree
         trace.tree.restored(span_id)
-    elif span is not None:
-        span.notice, span.end_ns, span.failed = False, int(record.ts * 1e9), record.status == "error"
-        trace.tree.add(Held(0, source, span, now), span)
-        trace.tree.restored(span_id)
-    if span is not None:
+        if error := record.payload.get("error_type"):
+            trace.tree.tell(Fault(said(error), said(record.payload.get("error"))))
         run.note(Fed(source, Event(record.type, ts=record.ts, payload=record.payload), span))
 
 

@@ -10,7 +10,8 @@ What goes into records (``arrived_at``, ``ts``) is epoch seconds.
 - ``tick`` a few times a second;
 - ``grant`` when our own clock stood still (sleep, SIGSTOP): everybody gets a clean interval;
 - ``shutdown`` before the collector goes: what is held is fed, nothing is judged;
-- ``restore`` (``otlp_restore``) for each run that is still open after a restart, before the replay.
+- ``otlp_restore`` for each run that is still open after a restart, and each that has ended and holds a part
+  of what the journal has, before the replay; ``stored`` knows those parts then.
 
 Which run (first that fits; the same trace is always the same run): an explicit run id, a session id
 anywhere in the trace, the trace where an agent or step is its root, the only open run of the process
@@ -40,6 +41,7 @@ from agentrund.sequencer.otlp_commands import (
     RunKey,
 )
 from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.producers import Producer, Producers
 from agentrund.sequencer.trace_hold import CONTENT_S, Held, TraceHold, held_size
 from agentrund.sequencer.trace_release import Fed, release
@@ -102,6 +104,7 @@ class OtlpRuns:
         self.traces: dict[str, Trace] = {}
         self.runs: dict[RunKey, OtlpRun] = {}
         self.sessions: dict[str, RunKey] = {}
+        self.stored = StoredItems()
         self.duplicates = 0
         self._waiting: dict[int, int] = {}
         self._held_max = held_bytes
@@ -136,7 +139,8 @@ class OtlpRuns:
                 continue
             _give_time(item, arrived_at)
             held = Held(rq, producer.id, item, now)
-            trace = self._admit(held, item, peer)
+            known = self.stored and self.stored.has(rq, item)
+            trace = None if known else self._admit(held, item, peer)
             if trace is None:
                 self.duplicates += 1
                 self._settle([rq], out)
@@ -154,6 +158,7 @@ class OtlpRuns:
             if trace.hold.due(now):
                 out += self._release_hold(trace, now)
         if not more:
+            self.stored.done(rq)
             self._settle([rq], out)
         self._bound_memory(out, now)
         return out
@@ -196,20 +201,29 @@ class OtlpRuns:
 
     def _admit(self, held: Held, item: MappedSpan | MappedLog, peer: Peer) -> Trace | None:
         """The trace an item belongs to, with the item in its tree; None where it came before."""
-        trace = self._trace(item.trace or _no_trace(held.source, item.session), held)
         if isinstance(item, MappedSpan):
-            added = trace.tree.add(held, item)
-            if added is Added.FOREIGN:
-                # Seeded random numbers repeat a whole trace id in another process.
-                trace = self._trace(f"{item.trace}/{held.source}", held)
-                added = trace.tree.add(held, item)
-            if added is not Added.NEW:
+            trace = self.place(held, item)
+            if trace is None:
                 return None
-            self._spans += 1
+        else:
+            trace = self._trace(item.trace or _no_trace(held.source, item.session), held)
         run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
         trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
         trace.session = trace.session or item.session
         return trace
+
+    def place(self, held: Held, span: MappedSpan) -> Trace | None:
+        """The trace of a span, which is in its tree now; None where it was there before."""
+        trace = self._trace(span.trace or _no_trace(held.source, span.session), held)
+        size = len(trace.tree)
+        added = trace.tree.add(held, span)
+        if added is Added.FOREIGN:
+            # Seeded random numbers repeat a whole trace id in another process.
+            trace = self._trace(f"{span.trace}/{held.source}", held)
+            size = len(trace.tree)
+            added = trace.tree.add(held, span)
+        self._spans += len(trace.tree) - size
+        return trace if added is Added.NEW else None
 
     def _trace(self, trace_id: str, held: Held) -> Trace:
         if (own := f"{trace_id}/{held.source}") in self.traces:

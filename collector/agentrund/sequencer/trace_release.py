@@ -130,6 +130,8 @@ def _src(node: Node, item: MappedSpan, half: str | None) -> Json:
     src: Json = {"rq": node.rq, "i": item.i, "trace": item.trace, "span": node.id}
     if half is not None:
         src["half"] = half
+    if half == "close" and item.told_by:
+        src["logs"] = item.told_by
     if item.parent is not None and half != "close":
         src["parent"] = item.parent
         if item.remote:
@@ -209,6 +211,7 @@ def _fill_from_logs(tree: TraceTree, logs: list[tuple[Held, MappedLog]]) -> list
             continue
         for told, more in zip(contents.setdefault(node, ({}, {})), log.fills, strict=True):
             _append(told, more)
+        node.item.told_by.append([held.rq, log.i])
     for node, content in contents.items():
         if node.item is not None:
             for event, more in zip((node.item.opener, node.item.closer), content, strict=True):

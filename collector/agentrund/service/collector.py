@@ -114,7 +114,7 @@ class Collector:
             self.stream.lives.linger(actor)
         self.otlp.restore(recovered)
         if self.survey.rows_seen and not self.recovery.reading:
-            self.otlp.service.work()
+            self.otlp.work(self.recovery.waiting)
 
     def _greet(self) -> None:
         lines = [

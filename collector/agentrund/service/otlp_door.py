@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.event import Json
-from agentrund.model.source import DOOR_OTLP
 from agentrund.receivers.budget import Budget
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer
-from agentrund.sequencer import otlp_restore
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service import port_owner
 from agentrund.service.config import Settings
 from agentrund.service.exposure import Demands
+from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.otlp_service import OtlpService
 from agentrund.service.peer_finder import PeerFinder
@@ -40,34 +40,35 @@ class OtlpDoor:
     ) -> None:
         self._settings = settings
         self._demands = demands
-        self._machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.max_memory // 8)
+        machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.max_memory // 8)
         folder = partial(runs.root.state_folder, layout.INTAKE)
         quarantine = partial(runs.root.quarantine, "intake")
         intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)
-        self._runner = OtlpRunner(runs, watch, intake)
+        runner = OtlpRunner(runs, watch, intake)
+        self._replay = OtlpReplay(runs, machine, runner, intake.pending())
         self._finder = PeerFinder()
         self.service = OtlpService(
             intake,
-            self._machine,
-            self._runner,
+            machine,
+            runner,
             self._finder,
             runs.clock,
+            replay=self._replay,
             syncing=runs.syncing,
             budget=budget,
             max_request_bytes=settings.max_request_bytes,
         )
-        self._clock = runs.clock
         self._server: OtlpGrpcServer | None = None
         self.address: str | None = None
 
-    def restore(self, recovered: list[RunActor]) -> None:
+    def restore(self, recovered: Iterable[RunActor]) -> None:
         """Go on with runs that are open again."""
-        for actor in recovered:
-            if not any(source.door == DOOR_OTLP for source in actor.state.sources.values()):
-                continue
-            key = otlp_restore.restore(self._machine, actor.files.records(), self._clock.monotonic())
-            if key is not None:
-                self._runner.restore(key, actor)
+        self._replay.add(recovered)
+
+    def work(self, missing: Iterable[str]) -> None:
+        """Every run that was open is at hand, but for the ``missing``: the journal may be worked off."""
+        self._replay.without(missing)
+        self.service.work()
 
     async def start(self) -> None:
         """Work off the journal, and listen (where a listener is configured).

@@ -66,6 +66,10 @@ class OtlpRunner:
             if source.door == DOOR_OTLP:
                 self.watch_over(source.identity)
 
+    def recall(self, key: RunKey, run_id: str) -> None:
+        """A run that ended before a restart: what comes late goes to it, where its key has no newer one."""
+        self._run_of.setdefault(key, run_id)
+
     @property
     def waiting(self) -> bool:
         """Whether something is left to perform or to store."""

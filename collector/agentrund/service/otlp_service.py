@@ -24,6 +24,7 @@ from agentrund.sequencer.otlp_commands import Command
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.admission import Admission
 from agentrund.service.clock import Clock
+from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.peer_finder import PeerFinder
 from agentrund.service.syncing import Syncing
@@ -56,6 +57,7 @@ class OtlpService:
         finder: PeerFinder,
         clock: Clock,
         *,
+        replay: OtlpReplay,
         syncing: Syncing,
         budget: Budget,
         max_request_bytes: int,
@@ -63,6 +65,7 @@ class OtlpService:
         self._intake = intake
         self._machine = machine
         self._runner = runner
+        self._replay = replay
         self._finder = finder
         self._clock = clock
         self._syncing = syncing
@@ -73,6 +76,8 @@ class OtlpService:
         self._wake = asyncio.Event()
         self._may_work = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        self._whole = False
+        """Runs from before a restart are back: nobody is judged before that."""
         self._stopping = False
         self.received = 0
         self.duplicates = 0
@@ -163,13 +168,17 @@ class OtlpService:
         self._worker = asyncio.create_task(self._run())
 
     def work(self) -> None:
-        """Every run that was open is back: what waits in the journal finds its place."""
+        """Every run that was open is at hand: what waits in the journal finds its place."""
         self._may_work.set()
+        self._wake.set()
 
     async def _run(self) -> None:
         await self._may_work.wait()
         while True:
+            await self._replay.run()
+            self._whole = True
             while self._queue:
+                await self._replay.run()
                 await self._work_safely()
                 self.admission.pump()
             self._wake.clear()
@@ -222,7 +231,8 @@ class OtlpService:
     def tick(self, now: float) -> None:
         """Release what waited long enough at ``now``, judge what has ended, forget old segments."""
         self._runner.watch_again()
-        self._runner.add(self._machine.tick(now))
+        if self._whole:
+            self._runner.add(self._machine.tick(now))
         if self._runner.run():
             self._intake.drop(now)
         self.admission.pump()
@@ -245,6 +255,7 @@ class OtlpService:
     async def stop(self) -> None:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
         self._stopping = True
+        self._replay.stop()
         self._wake.set()
         if self._worker is not None and not self._may_work.is_set():
             self._worker.cancel()  # the journal still has it all

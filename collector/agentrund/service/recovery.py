@@ -45,6 +45,11 @@ class Recovery:
         self._waiting.append(run_id)
 
     @property
+    def waiting(self) -> list[str]:
+        """Runs that were open and are not back yet."""
+        return list(self._waiting)
+
+    @property
     def reading(self) -> bool:
         """Whether the trace of a run that was open is still being read."""
         return any(run_id in self._runs.loading for run_id in self._waiting)

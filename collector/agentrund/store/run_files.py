@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
 from agentrund.formats import layout, trace_jsonl
 from agentrund.model.event import Record
@@ -21,6 +21,7 @@ from agentrund.store.unsynced import Held, Unsynced
 _READ: Final = 1 << 18
 _HEAD: Final = 300
 """Bytes in which a line of ours names its type."""
+_REQUEST: Final = re.compile(rb'"rq":(\d{1,20})')
 _ARRIVAL: Final = re.compile(rb'"type":"(?:run\.start|run\.resume|source\.join)"')
 
 
@@ -66,11 +67,9 @@ class RunFiles:
 
         Raises FileNotFoundError where there is no trace, Damaged at the first bad line.
         """
-        with self.folder() as folder:
-            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
         path = f"{layout.run_dir(self.run_id)}/{layout.TRACE}"
         offset = 0
-        with open(fd, "rb", buffering=_READ) as file:  # noqa: PTH123 - a descriptor, not a path
+        with self._reading() as file:
             for line in file:
                 if limit is not None and offset >= limit:
                     return
@@ -79,10 +78,8 @@ class RunFiles:
 
     def sources(self) -> list[str]:
         """Ids of the sources that ever arrived, found without reading the other lines' payloads."""
-        with self.folder() as folder:
-            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
         found: dict[str, None] = {}
-        with open(fd, "rb", buffering=_READ) as file:  # noqa: PTH123
+        with self._reading() as file:
             for line in file:
                 if _ARRIVAL.search(line, 0, _HEAD) is None or not line.endswith(b"\n"):
                     continue
@@ -90,6 +87,21 @@ class RunFiles:
                 if isinstance(source, str):
                     found[source] = None
         return list(found)
+
+    def requests(self) -> Iterator[int]:
+        """Numbers of the OTLP requests that records came of, found without reading payloads.
+
+        A payload may hold what looks like one.
+        """
+        with self._reading() as file:
+            for line in file:
+                for match in _REQUEST.finditer(line):
+                    yield int(match[1])
+
+    def _reading(self) -> BinaryIO:
+        with self.folder() as folder:
+            fd = folder.open_file(layout.TRACE, os.O_RDONLY)
+        return open(fd, "rb", buffering=_READ)  # noqa: PTH123 - a descriptor, not a path
 
     def settle_logs(self, rendered: Iterable[bytes]) -> Iterator[None]:
         """Make agent.logs exactly ``rendered``: keep what agrees, cut where it stops, append the rest.

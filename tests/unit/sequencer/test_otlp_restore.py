@@ -5,9 +5,10 @@ import pytest
 from agentrund.model import kinds
 from agentrund.model.otlp import Peer, SpanKind
 from agentrund.sequencer.otlp_commands import RunKey
-from agentrund.sequencer.otlp_restore import restore
 from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.sequencer.otlp_stored import StoredItems
 from support.otlp_build import T0, TRACE, hex_id, mapped, mapped_log
+from support.otlp_restart import restore
 from support.otlp_world import World, identity, program
 
 LLM, TOOL, AGENT = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT
@@ -22,9 +23,9 @@ def world() -> World:
 def restart(world: World) -> None:
     """A new collector: what it knows of open runs, it knows from their records."""
     world.runs = OtlpRuns()
+    world.runs.stored = StoredItems(range(1, world._rq + 1))
     for run in world.all_runs:
-        if run.machine.state.is_open:
-            restore(world.runs, run.records, T0 + world.now)
+        restore(world.runs, run.records, T0 + world.now, ended=not run.machine.state.is_open)
 
 
 def test_a_run_goes_on_as_if_nothing_had_happened(world):
