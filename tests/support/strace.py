@@ -16,6 +16,7 @@ from support.daemon import Daemon
 from support.waiting import until
 
 _LINE = re.compile(r"(?P<thread>\d+) +(?P<resumed><\.\.\. )?(?P<name>\w+)(?: resumed>|\()(?P<rest>.*)")
+PATIENCE_S = 5
 _CUT = " <unfinished ...>"
 
 
@@ -44,6 +45,10 @@ def straced(daemon: Daemon, *options: str) -> Iterator[Path]:
             yield log
         finally:
             strace.terminate()
+            try:
+                strace.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                strace.kill()  # it waits for a call it delays, of a process that was killed
 
 
 @contextmanager
