@@ -152,7 +152,7 @@ class Collector:
                 self.memory.tick(now)
             if ticks % TICKS_PER_SYNC == 0:
                 with _survived("the rows"):
-                    self.runs.refresh_rows()
+                    self.runs.entries.refresh()
                     self.stream.requests.mend_index()
                 with _survived("syncing"):
                     self.syncing.beat()

@@ -75,7 +75,7 @@ class Recovery:
         try:
             return self._runs.bring_back(run_id, most)
         except RunUnusable as error:
-            self._runs.give_up(run_id, error)
+            self._runs.entries.give_up(run_id, error)
         except (Unavailable, OSError) as error:
             if run_id in self._runs.loading:
                 log.info("%s", error)

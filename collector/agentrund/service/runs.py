@@ -14,12 +14,10 @@ from functools import partial
 from typing import Final
 
 from agentrund.formats import index as index_rows
-from agentrund.formats import layout, meta
 from agentrund.model.errors import Damaged, Rejected, RunUnusable, Unavailable
 from agentrund.model.ids import is_run_id
-from agentrund.model.run_state import CRASHED, RUNNING, Change, RunState
+from agentrund.model.run_state import Change, RunState
 from agentrund.model.source import Arrival
-from agentrund.service import maintenance
 from agentrund.service.chores import Chores
 from agentrund.service.clock import Clock
 from agentrund.service.finalising import Finalising
@@ -27,6 +25,7 @@ from agentrund.service.known_sources import REMEMBER_S, KnownSources
 from agentrund.service.loading import AT_ONCE, UNUSED_S, Loading, damaged
 from agentrund.service.lost_runs import LostRuns
 from agentrund.service.run_actor import RunActor
+from agentrund.service.run_entries import RunEntries
 from agentrund.service.run_ids import RunIds
 from agentrund.service.storage_trouble import StorageTrouble
 from agentrund.service.syncing import Syncing
@@ -35,8 +34,6 @@ from agentrund.store.root import Root
 from agentrund.store.unsynced import Unsynced
 
 log: Final = logging.getLogger(__name__)
-
-_ROWS_AT_ONCE: Final = 200
 
 
 class Runs:
@@ -71,7 +68,7 @@ class Runs:
         self._lagging: set[RunActor] = set()
         self._lost = LostRuns()
         self._apart: set[str] = set()
-        self._grown: dict[str, None] = {}
+        self.entries = RunEntries(root, index, self.chores, self._open_actor)
         self.ids.come_after(max([*index.newest(), root.latest() or ""]))
 
     # -- looking up -------------------------------------------------------------------------------
@@ -83,6 +80,10 @@ class Runs:
     def actors(self) -> list[RunActor]:
         """Every run at hand."""
         return list(self._actors.values())
+
+    def _open_actor(self, run_id: str) -> RunActor | None:
+        actor = self._actors.get(run_id)
+        return actor if actor is not None and actor.state.is_open else None
 
     @property
     def blocked(self) -> int:
@@ -189,43 +190,35 @@ class Runs:
         try:
             if state.attempt is not None and not state.is_open:
                 # Before the resume itself: an open run is found again by its row, whatever happens between.
-                self.index.put(index_rows.running_row(state) | {"status": RUNNING})
+                self.entries.resume(state)
             actor.arrive(who)
         except (OSError, Unavailable) as error:
             if state.attempt is None:
                 del self._actors[actor.run_id]
                 actor.close()
-                self.chores.do(f"removal of {actor.run_id}", partial(self._discard, actor.run_id))
+                self.chores.do(f"removal of {actor.run_id}", partial(self.entries.discard, actor.run_id))
             if isinstance(error, OSError):
                 raise Unavailable(f"cannot write the index: {error.strerror}", hint="free space") from error
             raise
 
-    def _discard(self, run_id: str) -> None:
-        """Take back a run that never got a record."""
-        self.index.blank(run_id)
-        self.root.discard(run_id)
-
     def adopt(self, actor: RunActor, session_id: str) -> None:
         """A run that began without a session has turned out to have one."""
         self._sessions.setdefault(session_id, actor.run_id)
-        self.chores.do(
-            f"session link of {actor.run_id}", partial(self.root.point_session, actor.run_id, session_id)
-        )
+        self.entries.adopt(actor.run_id, session_id)
 
     def _new_run(self, who: Arrival) -> RunActor:
         while True:
             run_id = self.ids.next()
             state = RunState(run_id)
             started = self.clock.iso(self.clock.now() if who.ts is None else who.ts)
-            row = index_rows.starting_row(run_id, who.session_id, started, who.metadata)
             try:
-                self.index.put(row)
+                self.entries.begin(run_id, who, started)
                 files = self.root.new_run(run_id)
             except FileExistsError:
-                self.index.blank(run_id)
+                self.entries.blank(run_id)
                 continue
             except OSError as error:
-                self.chores.do(f"index row of {run_id}", partial(self.index.blank, run_id))
+                self.entries.blank_soon(run_id)
                 raise Unavailable(
                     f"cannot make run {run_id}: {error.strerror}", hint="free space or repair the disk"
                 ) from error
@@ -249,17 +242,7 @@ class Runs:
         self._blocked.discard(actor)
         if actor.files.unsynced.pending:
             self.syncing.wrote(actor.files.unsynced)
-            self._grown[actor.run_id] = None
-
-    def refresh_rows(self, most: int = _ROWS_AT_ONCE) -> None:
-        """Bring the rows of open runs that have grown up to what has happened, ``most`` at a time."""
-        for run_id in list(self._grown)[:most]:
-            del self._grown[run_id]
-            actor = self._actors.get(run_id)
-            if actor is not None and actor.state.is_open:
-                self.chores.do(
-                    f"row of {run_id}", partial(self.index.put, index_rows.running_row(actor.state))
-                )
+            self.entries.grown(actor.run_id)
 
     def commit_quietly(self, actor: RunActor) -> None:
         """As ``commit``, for what nobody waits for: a failure is left to ``retry``."""
@@ -304,16 +287,16 @@ class Runs:
     def _end_lost(self, run_id: str, why: RunUnusable) -> None:
         """What is left of a lost run ends here, as it would at the next start."""
         if not self.root.has_run(run_id):
-            self.index.blank(run_id)
+            self.entries.blank(run_id)
             return
         try:
             actor = self._actors.get(run_id) or self._load(run_id, AT_ONCE)
         except RunUnusable as error:
-            self.give_up(run_id, error)
+            self.entries.give_up(run_id, error)
             return
         if actor.state.attempt is None:
             actor.close()
-            self.index.blank(run_id)
+            self.entries.blank(run_id)
             return
         self._actors[run_id] = actor
         if not actor.state.is_open:
@@ -329,21 +312,13 @@ class Runs:
         self.trouble.refused(unsynced.key, Unavailable(f"not on stable storage: {why}"))
         actor = self._actors.get(unsynced.key)
         if actor is not None and unsynced.suspect is not None:
-            self._grown[actor.run_id] = None  # its row is as suspect
+            self.entries.grown(actor.run_id)  # its row is as suspect
             actor.sync_failed(why)
             self.commit_quietly(actor)
 
     def is_lost(self, run_id: str) -> bool:
         """Whether a run's trace was removed or changed under us."""
         return run_id in self._lost
-
-    def give_up(self, run_id: str, why: RunUnusable) -> None:
-        """A run that cannot be gone on with is not running any more. Raises OSError."""
-        log.error("run %s stays as it is: %s", run_id, why.message)
-        for row in maintenance.rows(self.root, [run_id]):
-            self.index.put(row | {"status": CRASHED, "last_error": index_rows.fitting(why.message)})
-            return
-        self.index.blank(run_id)
 
     # -- what follows -----------------------------------------------------------------------------
 
@@ -354,9 +329,7 @@ class Runs:
             if state.session_id is not None:
                 self._sessions[state.session_id] = run_id
             self.known.reopened(run_id)
-            actor.files.unsynced.made_above()
-            self.chores.do(f"metadata of {run_id}", partial(self._announce, actor))
-            self.chores.do("latest", partial(self.root.point_latest, run_id))
+            self.entries.announce(actor)
             return
         if change in (Change.ENDED, Change.CRASHED):
             if self._sessions.get(state.session_id or "") == run_id:
@@ -369,28 +342,9 @@ class Runs:
     def derive_again(self, actor: RunActor) -> None:
         """Make the derived files and the row of a run at hand once more."""
         if actor.state.is_open:
-            self._restore_row(actor)
+            self.entries.restore(actor)
         else:
             self.finalising.submit(actor.run_id, actor.files)
-
-    def _restore_row(self, actor: RunActor) -> None:
-        """Row, metadata and session link of a run that goes on; ``latest`` may be another's by now."""
-        self.index.put(index_rows.running_row(actor.state))
-        actor.files.write(layout.META, meta.encode(actor.state))
-        if actor.state.session_id is not None:
-            self.root.point_session(actor.run_id, actor.state.session_id)
-
-    def _announce(self, actor: RunActor) -> None:
-        """Row, links and metadata of an attempt that has just begun."""
-        state = actor.state
-        attempt = state.attempt
-        if attempt is None or not state.is_open:
-            return
-        if attempt.n > 1:
-            self.index.put(index_rows.running_row(state))
-        if state.session_id is not None:
-            self.root.point_session(actor.run_id, state.session_id)
-        actor.files.write(layout.META, meta.encode(state))
 
     def _finalised(self, run_id: str, row: index_rows.Row | None) -> None:
         """The derived files of a run are there (None: they cannot be made)."""
@@ -399,13 +353,12 @@ class Runs:
             return
         if actor.state.is_open:
             # Resumed meanwhile: what was just written tells of an end, and it is all done again at the next.
-            self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
+            self.entries.restore_soon(actor)
             return
         if row is not None:
-            self.chores.do(f"index row of {run_id}", partial(self.index.put, row))
-            self.index.forget(run_id)
+            self.entries.end(run_id, row)
         elif not self.root.has_run(run_id):
-            self.chores.do(f"index row of {run_id}", partial(self.index.blank, run_id))
+            self.entries.blank_soon(run_id)
         self.release(run_id)
 
     def release(self, run_id: str) -> None:
@@ -467,14 +420,14 @@ class Runs:
         Raises as ``actor`` does, and OSError where the disk refuses now.
         """
         if not is_run_id(run_id) or not self.root.has_run(run_id):
-            self.index.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
+            self.entries.blank(run_id)  # stopped between its row and its folder: nothing was acknowledged
             return None
         actor = self.actor(run_id, at_once)
         state = actor.state
         if state.attempt is None:
             # Stopped before its first record was whole: nothing of it was acknowledged.
             self._actors.pop(run_id).close()
-            self._discard(run_id)
+            self.entries.discard(run_id)
             return None
         for source in state.sources:
             self.known.add(source, run_id)
@@ -483,7 +436,7 @@ class Runs:
             return None
         if state.session_id is not None:
             self._sessions[state.session_id] = run_id
-        self.chores.do(f"row of {run_id}", partial(self._restore_row, actor))
+        self.entries.restore_soon(actor)
         return actor
 
     async def close(self) -> bool:
@@ -492,7 +445,7 @@ class Runs:
         for actor in list(self._actors.values()):
             self.commit_quietly(actor)  # first: an end that is written here is still derived
         finished = await self.finalising.close()
-        self.refresh_rows(len(self._grown))
+        self.entries.refresh(None)
         self.chores.retry()
         for actor in self._actors.values():
             actor.close()

@@ -263,7 +263,7 @@ def test_the_row_of_an_open_run_follows_it(play):
         actor = inner.enter("a")
         for n in range(1, 4):
             inner.say(actor, "a", n, "llm.prompt")
-        inner.runs.refresh_rows()
+        inner.runs.entries.refresh()
         [row] = inner.rows()
         assert (row["status"], row["llm_calls"]) == ("running", 3)
 
