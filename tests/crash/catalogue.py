@@ -166,7 +166,7 @@ SUITES: Final = (
     Suite(
         "sync",
         "what is on the disk before it is acknowledged, and failed syncs",
-        (f"{_HERE}test_durability.py",),
+        (f"{_HERE}test_durability.py", f"{_HERE}test_slow_disk.py", f"{_HERE}test_partly_held.py"),
     ),
     Suite(
         "overload",

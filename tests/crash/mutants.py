@@ -117,6 +117,23 @@ def _no_sync_before_ack() -> None:
     Always.kept = kept
 
 
+def _sync_on_the_loop() -> None:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from agentrund.service import syncing
+
+    class AtOnce(ThreadPoolExecutor):
+        def submit(self, work: Callable[..., Any], /, *args: Any, **keys: Any) -> Future[Any]:
+            done: Future[Any] = Future()
+            try:
+                done.set_result(work(*args, **keys))
+            except Exception as error:
+                done.set_exception(error)
+            return done
+
+    syncing.ThreadPoolExecutor = AtOnce
+
+
 MUTANTS: Final = {
     "tail-repair": Mutant("a torn line is left where it is", _no_tail_repair, rows=("prefixes",)),
     "de-duplication": Mutant(
@@ -138,6 +155,11 @@ MUTANTS: Final = {
             "tests/integration/test_durability.py::test_always_an_ack_follows_the_sync_of_all_it_stands_for",
             "tests/integration/test_durability.py::test_always_an_otlp_answer_follows_the_sync_of_its_request",
         ),
+    ),
+    "syncs-off-the-loop": Mutant(
+        "everybody waits while the disk syncs",
+        _sync_on_the_loop,
+        tests=("tests/integration/test_slow_disk.py",),
     ),
     "uid-check": Mutant(
         "whoever reaches the socket is served",

@@ -98,6 +98,28 @@ def test_always_a_request_leaves_the_journal_after_the_sync_of_its_run(always):
     assert synced(found, "trace.jsonl", event, mark)
 
 
+def test_a_call_that_was_under_way_when_strace_left_is_seen(tmp_path):
+    trace = tmp_path / "strace.log"
+    trace.write_text(
+        "1  fdatasync(3</intake>) = 0\n"
+        '2  sendmsg(7<socket>, "grpc-status" <unfinished ...>\n'
+        "1  epoll_wait(4 <unfinished ...>\n"
+        "1  <... epoll_wait resumed>) = 0\n"
+        "3  fdatasync(5</trace.jsonl> <detached ...>\n"
+    )
+    found = calls(trace)
+    assert [(c.name, c.began, c.returned) for c in found] == [
+        ("fdatasync", 0, 0),
+        ("sendmsg", 1, 5),
+        ("epoll_wait", 2, 3),
+        ("fdatasync", 4, 4),
+    ]
+    first, last = found[0], found[-1]
+    assert one(found, "sendmsg", has="grpc-status").began == 1
+    assert not synced(found, "trace.jsonl", first, Call("", "", 9, 9)), "it was not seen to succeed"
+    assert last.text.endswith("<detached ...>")
+
+
 def test_interval_does_not_wait_for_the_disk(tmp_path):
     with Daemon(tmp_path) as daemon, RawClient(daemon.socket) as client, failing_disk(daemon):
         client.hello("a")

@@ -59,10 +59,11 @@ def failing_disk(daemon: Daemon) -> Iterator[None]:
 
 
 def calls(log: Path) -> list[Call]:
-    """The calls of a log in the order they began, those left out that never returned."""
+    """The calls of a log in the order they began; those that strace saw no end of return at the end of it."""
     begun: dict[str, Call] = {}
     found: list[Call] = []
-    for place, line in enumerate(log.read_text(errors="replace").splitlines()):
+    lines = log.read_text(errors="replace").splitlines()
+    for place, line in enumerate(lines):
         match = _LINE.match(line)
         if match is None:
             continue
@@ -76,7 +77,9 @@ def calls(log: Path) -> list[Call]:
             continue
         call = Call(match["name"], rest.removesuffix(_CUT), place, place)
         if rest.endswith(_CUT):
+            call.returned = len(lines)
             begun[thread] = call
         else:
             found.append(call)
-    return sorted(found, key=lambda call: call.began)
+    # An answer is with its reader before strace has heard that the call is over, and may be told to leave.
+    return sorted([*found, *begun.values()], key=lambda call: call.began)
