@@ -53,7 +53,7 @@ def test_always_what_comes_while_a_sync_is_under_way_shares_the_next(tmp_path):
         with straced(daemon, "-e", SLOW) as trace:
             for n in range(1, EVENTS + 1):
                 client.send(log(n))
-                until(lambda n=n: len(daemon.trace()) == n + 1, "the event to be written, in a read of its own")
+                until(lambda want=n + 1: len(daemon.trace()) == want, "the event, written by itself")
             client.acked(EVENTS)
         found = calls(trace)
         written = [c for c in found if c.name == "write" and "trace.jsonl>" in c.text]

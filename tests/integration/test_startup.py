@@ -151,6 +151,7 @@ def test_others_go_on_while_a_long_run_is_read_back(tmp_path):
             await asyncio.sleep(0)
         again = inner.enter("next", "s")
         assert (again.run_id, again.state.attempt.n, turns > 3) == (run_id, 2, True)
+        assert inner.runs.trouble.status() == {"since": None, "refusals": 0}, "no fault of the storage's"
         await inner.close()
 
     asyncio.run(story(Inner(tmp_path / "root")))

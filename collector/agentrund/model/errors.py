@@ -6,6 +6,7 @@
     - ``Damaged``: a file on disk is torn or corrupt; carries path and byte offset
     - ``RunUnusable``: a run's folder is gone, or its trace damaged
     - ``Unavailable``: something we need is not there (lock held, disk full, no collector)
+        - ``Busy``: it is there, and we are at work on it
     - ``UsageError``: a setting or an argument is wrong
     - ``NoSuchRun``: the named run does not exist
 """
@@ -57,6 +58,10 @@ class RunUnusable(AgentrundError):
 
 class Unavailable(AgentrundError):
     """Something outside is missing or held by somebody else."""
+
+
+class Busy(Unavailable):
+    """What is needed is being made ready by ourselves: no fault of anybody's, and over by itself."""
 
 
 class UsageError(AgentrundError):

@@ -23,6 +23,7 @@ from agentrund.service.listener import Listener
 from agentrund.service.memory import Memory
 from agentrund.service.otlp_door import OtlpDoor
 from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.rarely import Rarely
 from agentrund.service.recovery import Recovery
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
@@ -72,6 +73,7 @@ class Collector:
         self.stream.lives.spool = self.spool
         self.stream.is_behind = self.spool.is_behind
         self.door: UnixSocketDoor | None = None
+        self._jumped = Rarely("our own clock jumped, everybody gets a fresh interval", self.clock.monotonic)
         self._clock_gap = min(CLOCK_GAP_S, max(CLOCK_GAP_LEAST_S, settings.heartbeat_timeout / 2))
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -139,7 +141,7 @@ class Collector:
             gap, last, ticks = now - last, now, ticks + 1
             with _survived("the beat"):
                 if gap > self._clock_gap:
-                    log.warning("our own clock jumped by %.0f s: everybody gets a fresh interval", gap)
+                    self._jumped.warn(f"{gap:.0f} s")
                     self.stream.lives.grant_interval(now)
                     self.otlp.service.grant_interval(now)
                 self.stream.has_room()  # who comes over gRPC waits unseen: it is said here

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from agentrund.model.errors import Damaged, RunUnusable, Unavailable
+from agentrund.model.errors import Busy, Damaged, RunUnusable, Unavailable
 from agentrund.service.run_actor import RunActor
 
 log: Final = logging.getLogger(__name__)
@@ -38,9 +38,9 @@ class Loading:
         return run_id in self._replays
 
     def look(self, run_id: str) -> None:
-        """Raises Unavailable while a run is being read, RunUnusable where that has just failed."""
+        """Raises Busy while a run is being read, RunUnusable where that has just failed."""
         if run_id in self._replays:
-            raise Unavailable(f"run {run_id} is being read back", hint="it is long; it takes a moment")
+            raise Busy(f"run {run_id} is being read back", hint="it is long; it takes a moment")
         failed = self._failed.pop(run_id, None)
         if failed is not None:
             raise failed

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from agentrund.formats import index as index_rows
-from agentrund.model.errors import Damaged, Rejected, RunUnusable, Unavailable
+from agentrund.model.errors import Busy, Damaged, Rejected, RunUnusable, Unavailable
 from agentrund.model.ids import is_run_id
 from agentrund.model.run_state import Change, RunState
 from agentrund.model.source import Arrival
@@ -93,7 +93,7 @@ class Runs:
     def actor(self, run_id: str, at_once: int = AT_ONCE) -> RunActor:
         """The actor of a run, replayed from its trace where it is not at hand.
 
-        Raises RunUnusable, and Unavailable: where the disk refuses, and while a trace of more than
+        Raises RunUnusable, Unavailable where the disk refuses, and Busy while a trace of more than
         ``at_once`` bytes is being read.
         """
         self._lost.check(run_id)
@@ -380,7 +380,7 @@ class Runs:
     def _load(self, run_id: str, at_once: int) -> RunActor:
         self.loading.look(run_id)
         if run_id in self._apart:
-            raise Unavailable(f"run {run_id} is being rebuilt", hint="it takes a moment")
+            raise Busy(f"run {run_id} is being rebuilt", hint="it takes a moment")
         try:
             files = self.root.run(run_id)
         except FileNotFoundError as error:

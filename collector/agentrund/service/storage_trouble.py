@@ -1,4 +1,7 @@
-"""What storage refuses: told by all who write, said in one voice (a line a minute, and ``status``)."""
+"""What storage refuses: told by all who write, said in one voice (a line a minute, and ``status``).
+
+Whoever writes may also have to wait for us: that is said, but it is no trouble of the storage's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from agentrund.model.errors import Busy
 from agentrund.model.event import Json
 from agentrund.service.clock import Clock
 from agentrund.service.rarely import Rarely
@@ -23,6 +27,7 @@ class StorageTrouble:
         self._clock = clock
         self._waiting = waiting
         self._rarely = Rarely("storage refuses, senders wait", clock.monotonic)
+        self._busy = Rarely("senders wait for us", clock.monotonic)
         self._since: float | None = None
         self._last = 0.0
         self._count = 0
@@ -30,6 +35,9 @@ class StorageTrouble:
 
     def refused(self, what: str, error: Exception) -> None:
         """``what`` could not be written and waits."""
+        if isinstance(error, Busy):
+            self._busy.warn(f"{what}: {error}")
+            return
         self.last_error = f"{what}: {error}"
         self._last = self._clock.monotonic()
         if self._since is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentrund.model.errors import Rejected, Unavailable
+from agentrund.model.errors import Busy, Rejected
 from agentrund.model.event import Event, Json
 from agentrund.model.source import Arrival, Identity
 from agentrund.receivers.decode.jsonl import Hello
@@ -85,7 +85,7 @@ class StreamService:
     def hello(self, session: Session, hello: Hello) -> tuple[Seat, RunActor]:
         """Give a source that introduces itself its seat. Raises Rejected or Unavailable."""
         if not hello.orphan and self.is_behind(hello.session_id):
-            raise Unavailable(
+            raise Busy(
                 "what its session left behind is being taken in first",
                 hint="wait; nothing has to be sent again",
             )
