@@ -38,6 +38,7 @@ class Demo:
             "AGENTRUND_ROOT": str(self.root),
             "AGENTRUND_SOCKET": str(self.socket),
             "AGENTRUND_OTLP_GRPC": "127.0.0.1:0",
+            "AGENTRUND_HTTP": "off",
             "AGENTRUND_SPOOL": str(base / "spool"),
         }
 

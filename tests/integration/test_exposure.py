@@ -84,7 +84,7 @@ def test_a_token_is_told_to_nobody(tmp_path):
                 ["status", "--json"],
             )
         ]
-        greeting = [daemon.process.stdout.readline() for _ in range(9)]
+        greeting = [daemon.process.stdout.readline() for _ in range(10)]
     assert [done.returncode for done in shown] == [0] * 5
     assert "token = (set)\n" in shown[0].stdout
     assert str(config) in shown[1].stdout

@@ -10,7 +10,7 @@ import pytest
 from agentrund.model import kinds
 from support.otlp_captures import Capture, Request, load
 from support.otlp_execute import Executor, truth
-from support.otlp_replay import KILLED, doubled, replay, reversed_requests, split
+from support.otlp_replay import KILLED, doubled, recoded, replay, reversed_requests, split
 
 CAPTURES = [
     "google-adk-2.13.0",
@@ -44,9 +44,11 @@ CAPTURES = [
     "strands-agents-1.62.0",
     "strands-agents-1.62.0-sigkill",
     "strands-agents-1.62.0-toolfail",
+    "vercel-ai-6.0.326-json",
+    "vercel-ai-6.0.326-json-toolfail",
 ]
 """All that need no profile of their client. Not here: Claude Code, Codex and Gemini CLI (their logs are
-the account of a run), Vercel AI (JSON bodies)."""
+the account of a run)."""
 
 PROCESSES = {"pydantic-ai-mcp-2.3.0": {40066: 1, 40078: 2, 40080: 2}}
 """Connections of programs that are more than one process."""
@@ -57,6 +59,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
     "reversed": reversed_requests,
     "doubled": doubled,
     "split": split,
+    "in the other encoding": recoded,
     "split and reversed": lambda requests: reversed_requests(split(requests)),
 }
 

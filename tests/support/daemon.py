@@ -34,7 +34,7 @@ class Daemon:
         self.flags = flags
         self.root = root or base / "root"
         self.socket = base / "s" / "agentrund.sock"
-        self.settings = {"otlp_grpc": "off", **settings}
+        self.settings = {"otlp_grpc": "off", "http": "off", **settings}
         self.env = {**os.environ, "AGENTRUND_SPOOL": str(base / "spool"), "TZ": "UTC", **(env or {})}
         self.stderr = base / "stderr.txt"
         self.process: subprocess.Popen[str]
@@ -100,6 +100,11 @@ class Daemon:
     def otlp(self) -> str:
         """The OTLP/gRPC address it found, from the discovery file."""
         return json.loads(self.socket.with_suffix(".json").read_text())["otlp_grpc"]
+
+    @property
+    def http(self) -> str:
+        """The HTTP address it found."""
+        return json.loads(self.socket.with_suffix(".json").read_text())["http"]
 
     # -- reading what it wrote --------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from agentrund.model.otlp import Peer, Signal
+from agentrund.model.otlp import Encoding, Peer, Signal
 from agentrund.model.source import Identity
 from agentrund.receivers.decode.mapping import map_item
 from agentrund.receivers.decode.otlp import decode
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from support.otlp_captures import Request
 from support.otlp_execute import Executor
+from support.otlp_json import to_json, to_protobuf
 
 START = 1_795_974_000.0
 KILLED = "process exited: killed by SIGKILL"
@@ -65,9 +66,27 @@ def reversed_requests(requests: list[Request]) -> list[Request]:
     return [replace(r, at=t.at) for r, t in zip(reversed(requests), requests, strict=True)]
 
 
+_NOTHING = {Encoding.PROTOBUF: b"\xf8\x3f\x00", Encoding.JSON: b"\n"}
+"""Bytes that say nothing."""
+
+
 def doubled(requests: list[Request]) -> list[Request]:
-    """Every request twice; the second differs in a byte that says nothing, so only items repeat."""
-    return [copy for r in requests for copy in (r, replace(r, body=r.body + b"\xf8\x3f\x00"))]
+    """Every request twice; the second differs in bytes that say nothing, so only items repeat."""
+    return [copy for r in requests for copy in (r, replace(r, body=r.body + _NOTHING[r.encoding]))]
+
+
+def recoded(requests: list[Request]) -> list[Request]:
+    """The same requests in the encoding they did not come in."""
+    return [_to_protobuf(r) if r.encoding is Encoding.JSON else _to_json(r) for r in requests]
+
+
+def _to_protobuf(request: Request) -> Request:
+    body = to_protobuf(request.signal, request.body)
+    return replace(request, encoding=Encoding.PROTOBUF, body=body)
+
+
+def _to_json(request: Request) -> Request:
+    return replace(request, encoding=Encoding.JSON, body=to_json(request.signal, request.body))
 
 
 def split(requests: list[Request]) -> list[Request]:
@@ -78,6 +97,8 @@ def split(requests: list[Request]) -> list[Request]:
 def _pieces(request: Request) -> list[Request]:
     if request.signal is Signal.METRICS:
         return [request]
+    if request.encoding is Encoding.JSON:
+        return recoded(_pieces(_to_protobuf(request)))
     traces = request.signal is Signal.TRACES
     kind = ExportTraceServiceRequest if traces else ExportLogsServiceRequest
     out: list[Request] = []

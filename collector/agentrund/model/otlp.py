@@ -41,6 +41,8 @@ class Peer:
     identity: Identity = field(default_factory=Identity)
     hung_up: bool = False
     """The connection was gone before anybody could look who held it: a death, or an impatient caller."""
+    our_port: int = 0
+    """The port of ours it is connected to; not kept."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -21,9 +21,10 @@ import grpc.aio
 
 from agentrund.model.errors import AgentrundError, Overloaded, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, Peer, Signal
-from agentrund.receivers import rpc_status
-from agentrund.receivers.bearer import BearerGate
-from agentrund.receivers.sink import OtlpSink, Taken
+from agentrund.receivers import export_response, rpc_status
+from agentrund.receivers.bearer import Bearer
+from agentrund.receivers.grpc_gate import GrpcGate
+from agentrund.receivers.sink import OtlpSink, Receipt
 from agentrund.receivers.standing_server import StandingServer
 
 RECEIVE_BYTES: Final = 64 << 20
@@ -41,8 +42,6 @@ HANDSHAKE_S: Final = 30.0
 READ_S: Final = 10.0
 """A request that is not whole after this long makes room, where others wait."""
 
-_SUCCESS: Final = b""
-"""An Export response with ``partial_success`` unset has no bytes."""
 _RETRY_S: Final = 5.0
 _GIVEN_UP_S: Final = 1.0
 
@@ -59,20 +58,21 @@ class OtlpGrpcServer:
         sink: OtlpSink,
         *,
         receive_bytes: int = RECEIVE_BYTES,
-        token: str | None = None,
+        bearer: Bearer | None = None,
         credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        """``token`` is demanded of every call; with ``credentials`` the listener speaks TLS."""
+        """``bearer`` is demanded of every call; with ``credentials`` the listener speaks TLS."""
         self._sink = sink
         self._receive_bytes = receive_bytes
-        self._gate = None if token is None else BearerGate(token)
+        self._port = 0
         self._credentials = credentials
-        self._takes: set[asyncio.Task[Taken]] = set()
+        self._bearer = bearer
+        self._takes: set[asyncio.Task[Receipt]] = set()
         self._server = StandingServer(self._make, self._bind)
 
     def _make(self) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=[] if self._gate is None else [self._gate],
+            interceptors=[] if self._bearer is None else [GrpcGate(self._bearer)],
             options=[
                 ("grpc.max_receive_message_length", self._receive_bytes),
                 ("grpc.max_concurrent_streams", STREAMS),
@@ -104,12 +104,8 @@ class OtlpGrpcServer:
 
     async def start(self, address: str) -> int:
         """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
-        return await self._server.start(address)
-
-    @property
-    def refused(self) -> int:
-        """Calls without the token."""
-        return 0 if self._gate is None else self._gate.refused
+        self._port = await self._server.start(address)
+        return self._port
 
     async def stop(self, grace: float) -> None:
         """Refuse new calls, give those under way ``grace`` seconds, and wait for every store to end."""
@@ -129,7 +125,7 @@ class OtlpGrpcServer:
             claim = await self._sink.admit(context.time_remaining(), context.peer())
             try:
                 body = await self._read(context)
-                await self._store(signal, body, context)
+                receipt = await self._store(signal, body, context)
             finally:
                 claim.close()
         except AgentrundError as error:
@@ -137,7 +133,7 @@ class OtlpGrpcServer:
         except Exception:  # noqa: BLE001 - a bug here must not reach the sender as UNKNOWN with a traceback
             _log.exception("a %s request from %s failed", signal, context.peer())
             await _refuse(context, Unavailable("internal error; see the collector's log"))
-        return _SUCCESS
+        return export_response.encode(signal, Encoding.PROTOBUF, receipt)
 
     async def _read(self, context: _Context) -> bytes:
         """The request's one message. Raises Rejected where there is none, Overloaded where it never ends."""
@@ -158,16 +154,16 @@ class OtlpGrpcServer:
             return message
         raise Rejected("bad_otlp", "a request has one message")
 
-    async def _store(self, signal: Signal, body: bytes, context: _Context) -> None:
+    async def _store(self, signal: Signal, body: bytes, context: _Context) -> Receipt:
         host, port = parse_peer(context.peer())
-        peer = Peer(host, port, _run_id(context))
+        peer = Peer(host, port, _run_id(context), our_port=self._port)
         # A task of its own: a caller that gives up must not cut a store in half.
         take = asyncio.ensure_future(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
         self._takes.add(take)
         take.add_done_callback(self._taken)
-        await asyncio.shield(take)
+        return await asyncio.shield(take)
 
-    def _taken(self, take: asyncio.Task[Taken]) -> None:
+    def _taken(self, take: asyncio.Task[Receipt]) -> None:
         self._takes.discard(take)
         if not take.cancelled():
             # Looked at, so that nothing is said of it where the caller has gone.

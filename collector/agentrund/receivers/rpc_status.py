@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from google.protobuf.duration_pb2 import Duration
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -29,6 +30,11 @@ def status(code: int, message: str, retry_s: float | None = None) -> bytes:
     if retry_s is not None:
         out += _field(3, _field(1, _RETRY_TYPE) + _field(2, retry_info(retry_s)))
     return out
+
+
+def status_json(code: int, message: str) -> bytes:
+    """A Status as JSON."""
+    return msgspec.json.encode({"code": code, "message": message})
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -17,6 +18,15 @@ class Taken(Enum):
     """The same bytes came in the last minutes: a retry after a lost answer."""
     EMPTY = "empty"
     """Nothing in it to store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How a request was taken, and how many of its items could not be read; ``why`` is of the first."""
+
+    taken: Taken
+    rejected: int = 0
+    why: str = ""
 
 
 class OtlpSink(Protocol):
@@ -38,7 +48,7 @@ class OtlpSink(Protocol):
     def note_rejected(self, reason: str) -> None:
         """The door itself rejected a request: it was too large, or none."""
 
-    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
+    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
         """Store a request; returning is the promise that it is in a file.
 
         The door never cancels it half-way. Raises Rejected (never worth sending again), Overloaded

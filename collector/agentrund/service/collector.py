@@ -92,7 +92,8 @@ class Collector:
         found = discovery.Discovery(
             pid=os.getpid(),
             socket=str(self.listener.path),
-            otlp_grpc=self.otlp.address,
+            otlp_grpc=self.otlp.grpc_address,
+            http=self.otlp.http_address,
             root=self.root.folder.path,
             version=__version__,
             started_at=self.started_at,
@@ -123,13 +124,13 @@ class Collector:
             f"agentrund {__version__} is recording",
             f"  root       {self.root.folder.path}",
             f"  socket     {self.listener.path}",
-            f"  OTLP/gRPC  {self.otlp.address or 'off'}",
+            f"  OTLP/gRPC  {self.otlp.grpc_address or 'off'}",
+            f"  OTLP/HTTP  {self.otlp.http_address or 'off'}",
             "",
             "paste into an agent's environment:",
             f"  export AGENTRUND_SOCKET={self.listener.path}",
         ]
-        if self.otlp.address is not None:
-            lines += [f"  export {line}" for line in self.otlp.environment()]
+        lines += [f"  export {line}" for line in self.otlp.environment()]
         standard_streams.say(standard_streams.STDOUT, "\n".join([*lines, ""]))
 
     async def _run_beat(self, door: UnixSocketDoor) -> None:

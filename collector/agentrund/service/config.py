@@ -32,6 +32,7 @@ MEMORY_MIN: Final = 128 << 20
 PIECES: Final = 16
 """A line or request is at most this part of the memory: it is held some four times over while it is taken."""
 OTLP_GRPC: Final = Address("127.0.0.1", 4317)
+HTTP: Final = Address("127.0.0.1", 4318)
 SYNC_MODES: Final = ("interval", "always")
 RUN_KEYS: Final = ("auto", "session", "trace", "process")
 
@@ -47,6 +48,7 @@ class Settings:
     root: Path
     socket: Path | None = None
     otlp_grpc: Address | None = OTLP_GRPC
+    http: Address | None = HTTP
     sync: str = "interval"
     blob_max_bytes: int = 8192
     max_line_bytes: int = 64 << 20
@@ -72,6 +74,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "root": kinds.PATH,
     "socket": kinds.SOCKET,
     "otlp_grpc": kinds.ADDRESS,
+    "http": kinds.ADDRESS,
     "sync": kinds.choice(SYNC_MODES),
     "blob_max_bytes": kinds.size(1),
     "max_line_bytes": kinds.size(1024),
@@ -93,6 +96,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "root": "folder that holds the runs; one collector writes it",
     "socket": "path of the Unix socket",
     "otlp_grpc": "address of the OTLP/gRPC listener",
+    "http": "address of the HTTP listener, for OTLP at /v1/traces, /v1/logs and /v1/metrics",
     "sync": "when data is forced to the disk: at most 1 s after it was acknowledged, or always before",
     "blob_max_bytes": "longest string kept inside a trace line; longer ones go to blobs/",
     "max_line_bytes": "longest line taken from the Unix socket",

@@ -1,7 +1,8 @@
-"""The OTLP side put together: journal, worker, gRPC server."""
+"""The OTLP side put together: journal, worker, gRPC and HTTP listeners."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -10,8 +11,11 @@ from typing import Final
 from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.event import Json
+from agentrund.receivers.bearer import Bearer
 from agentrund.receivers.budget import Budget
+from agentrund.receivers.http_server import HttpServer, listen
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer
+from agentrund.receivers.otlp_http import OtlpHttpApp
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service import port_owner
 from agentrund.service.config import Settings
@@ -33,7 +37,7 @@ STOP_GRACE_S: Final = 1.0
 
 
 class OtlpDoor:
-    """OTLP/gRPC on one address."""
+    """OTLP/gRPC on one address, OTLP/HTTP on another."""
 
     def __init__(
         self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget, demands: Demands
@@ -46,20 +50,23 @@ class OtlpDoor:
         intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)
         runner = OtlpRunner(runs, watch, intake)
         self._replay = OtlpReplay(runs, machine, runner, intake.pending())
-        self._finder = PeerFinder()
+        self._bearer = None if demands.token is None else Bearer(demands.token, runs.clock.monotonic)
         self.service = OtlpService(
             intake,
             machine,
             runner,
-            self._finder,
+            PeerFinder(),
             runs.clock,
             replay=self._replay,
             syncing=runs.syncing,
             budget=budget,
             max_request_bytes=settings.max_request_bytes,
         )
-        self._server: OtlpGrpcServer | None = None
-        self.address: str | None = None
+        self._grpc: OtlpGrpcServer | None = None
+        self._http: HttpServer | None = None
+        self._app: OtlpHttpApp | None = None
+        self.grpc_address: str | None = None
+        self.http_address: str | None = None
 
     def restore(self, recovered: Iterable[RunActor]) -> None:
         """Go on with runs that are open again."""
@@ -71,32 +78,52 @@ class OtlpDoor:
         self.service.work()
 
     async def start(self) -> None:
-        """Work off the journal, and listen (where a listener is configured).
+        """Work off the journal, and listen (where listeners are configured).
 
-        Raises Unavailable where the address cannot be had, naming who has it.
+        Raises Unavailable where an address cannot be had, naming who has it.
         """
         self.service.start()
-        listen = self._settings.otlp_grpc
-        if listen is None:
-            return
-        self._server = OtlpGrpcServer(
+        if self._settings.otlp_grpc is not None:
+            self.grpc_address = await self._start_grpc(self._settings.otlp_grpc)
+        if self._settings.http is not None:
+            self.http_address = await self._start_http(self._settings.http)
+
+    async def _start_grpc(self, address: Address) -> str:
+        self._grpc = OtlpGrpcServer(
             self.service,
             receive_bytes=self._settings.max_request_bytes,
-            token=self._demands.token,
+            bearer=self._bearer,
             credentials=self._demands.credentials,
         )
         try:
-            port = await self._server.start(str(listen))
+            port = await self._grpc.start(str(address))
         except Unavailable as error:
-            raise _taken(listen) or error from None
-        self._finder.port = port
-        self.address = str(type(listen)(listen.host, port))
+            raise _taken(address, "--otlp-grpc") or error from None
+        return str(Address(address.host, port))
+
+    async def _start_http(self, address: Address) -> str:
+        try:
+            listening = listen(address.host, address.port)
+        except Unavailable as error:
+            raise _taken(address, "--http") or error from None
+        port = listening.getsockname()[1]
+        self._app = OtlpHttpApp(
+            self.service, port, receive_bytes=self._settings.max_request_bytes, bearer=self._bearer
+        )
+        self._http = HttpServer(self._app, listening, self._demands.tls)
+        await self._http.start()
+        return str(Address(address.host, port))
 
     def environment(self) -> list[str]:
         """What an exporter has to be told, as ``NAME=value``; the token is named, not shown."""
-        tls = self._demands.credentials is not None
-        lines = [f"OTEL_EXPORTER_OTLP_ENDPOINT={'https' if tls else 'http'}://{self.address}"]
-        lines.append("OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
+        address, protocol = self.grpc_address, "grpc"
+        if address is None:
+            address, protocol = self.http_address, "http/protobuf"
+        if address is None:
+            return []
+        scheme = "http" if self._demands.tls is None else "https"
+        lines = [f"OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{address}"]
+        lines.append(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}")
         if self._demands.token is not None:
             lines.append("OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20$AGENTRUND_TOKEN")
         return lines
@@ -110,22 +137,24 @@ class OtlpDoor:
             "refused": self.service.admission.refused,
             "outside": self.service.admission.waiting,
             "waiting": self.service.waiting,
-            "unauthenticated": 0 if self._server is None else self._server.refused,
+            "unauthenticated": 0 if self._bearer is None else self._bearer.refused,
         }
 
     async def stop(self) -> None:
         """Stop listening, work off what was acknowledged."""
-        if self._server is not None:
-            await self._server.stop(STOP_GRACE_S)
+        doors = [door.stop(STOP_GRACE_S) for door in (self._grpc, self._http) if door is not None]
+        await asyncio.gather(*doors)
+        if self._app is not None:
+            await self._app.settled()
         await self.service.stop()
 
 
-def _taken(listen: Address) -> Unavailable | None:
+def _taken(listen: Address, flag: str) -> Unavailable | None:
     """The error that names who has the address, None where nobody seems to."""
     owner = port_owner.owner(listen.host, listen.port)
     if owner is None:
         return None
     return Unavailable(
         f"{listen} is taken by {owner}",
-        hint="stop it, or choose another with --otlp-grpc 127.0.0.1:0 (a free port) or --otlp-grpc off",
+        hint=f"stop it, or choose another with {flag} 127.0.0.1:0 (a free port) or {flag} off",
     )

@@ -19,7 +19,7 @@ from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, MetricItem, Pee
 from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
-from agentrund.receivers.sink import Taken
+from agentrund.receivers.sink import Receipt, Taken
 from agentrund.sequencer.otlp_commands import Command
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.admission import Admission
@@ -113,16 +113,20 @@ class OtlpService:
             self._told_at = now
             log.warning("an OTLP request was rejected: %s (%d so far)", reason, self.rejected)
 
-    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
+    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
         """Store a request. Raises Rejected where it is none, Unavailable where it cannot be stored."""
+        bad: list[str] = []
         try:
-            for _ in otlp.check(signal, encoding, body):
-                await asyncio.sleep(0)
+            for why in otlp.check(signal, encoding, body):
+                if why is None:
+                    await asyncio.sleep(0)
+                else:
+                    bad.append(why)
         except Rejected as error:
             self.note_rejected(error.message)
             raise
         if not body:
-            return Taken.EMPTY
+            return Receipt(Taken.EMPTY)
         peer = await self._finder.find(peer)
         await self._syncing.room(self._intake.unsynced.together)
         # Redaction of the body belongs here: nothing of it has touched the disk yet.
@@ -137,7 +141,8 @@ class OtlpService:
             self._wake.set()
         # Where this fails the request is in the journal and goes on its way: sent again, it is a duplicate.
         await self._syncing.kept(self._intake.unsynced)
-        return Taken.DUPLICATE if record is None else Taken.STORED
+        taken = Taken.DUPLICATE if record is None else Taken.STORED
+        return Receipt(taken, len(bad), bad[0] if bad else "")
 
     # -- the queue --------------------------------------------------------------------------------
 

@@ -22,13 +22,16 @@ _LOOKS: Final = 3
 _DYING_S: Final = 0.02
 
 
+_Connection = tuple[str, int, int]
+"""Its host, its port and ours: a port may be used for one connection to each of our doors."""
+
+
 class PeerFinder:
-    """Finds who holds the other end of a loopback connection to ``port``."""
+    """Finds who holds the other end of a loopback connection."""
 
     def __init__(self) -> None:
-        self.port = 0
-        self._known: OrderedDict[tuple[str, int], Identity] = OrderedDict()
-        self._looking: dict[tuple[str, int], asyncio.Future[Identity | None]] = {}
+        self._known: OrderedDict[_Connection, Identity] = OrderedDict()
+        self._looking: dict[_Connection, asyncio.Future[Identity | None]] = {}
         self._boot_id = boot_id()
 
     async def find(self, peer: Peer) -> Peer:
@@ -42,12 +45,12 @@ class PeerFinder:
         if not socket_owner.is_local(peer.host):
             return peer
         try:
-            return await self._find_local(peer, (peer.host, peer.port))
+            return await self._find_local(peer, (peer.host, peer.port, peer.our_port))
         except OSError as error:
             # Who it is must be known before anything is taken from it: it sends again.
             raise Overloaded(f"cannot look at your process now: {error.strerror}", retry_s=RETRY_S) from error
 
-    async def _find_local(self, peer: Peer, key: tuple[str, int]) -> Peer:
+    async def _find_local(self, peer: Peer, key: _Connection) -> Peer:
         identity = self._known.get(key)
         if identity is None or not _lives(identity):
             # A port is used again by the next connection: only a living owner is remembered.
@@ -58,16 +61,16 @@ class PeerFinder:
             identity = found or identity or Identity()
         return dataclasses.replace(peer, identity=identity)
 
-    async def _look_up_once(self, key: tuple[str, int]) -> Identity | None:
+    async def _look_up_once(self, key: _Connection) -> Identity | None:
         """What the kernel says of a connection; a hundred requests of it at once ask once."""
         looking = self._looking.get(key)
         if looking is None:
             loop = asyncio.get_running_loop()
-            looking = self._looking[key] = loop.run_in_executor(None, self._look_up, key[1])
+            looking = self._looking[key] = loop.run_in_executor(None, self._look_up, *key[1:])
             looking.add_done_callback(lambda found: self._note(key, found))
         return await looking
 
-    def _note(self, key: tuple[str, int], found: asyncio.Future[Identity | None]) -> None:
+    def _note(self, key: _Connection, found: asyncio.Future[Identity | None]) -> None:
         del self._looking[key]
         if found.cancelled() or found.exception() is not None:
             return
@@ -78,13 +81,13 @@ class PeerFinder:
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def _look_up(self, port: int) -> Identity | None:
+    def _look_up(self, port: int, our_port: int) -> Identity | None:
         """Who holds the other end; None where nobody does any more."""
         recent = list(
             dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
         )
         for _ in range(_LOOKS):
-            entry = socket_owner.peer_end(port, self.port)
+            entry = socket_owner.peer_end(port, our_port)
             if entry is None:
                 return None
             pid = socket_owner.holder(entry, recent)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,9 +21,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from agentrund.model.errors import Overloaded, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.receivers.bearer import Bearer
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer, parse_peer
-from agentrund.receivers.sink import Taken
+from agentrund.receivers.sink import Receipt, Taken
 
 PATH = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
 
@@ -51,14 +53,14 @@ class Sink:
     def note_rejected(self, reason: str) -> None:
         self.rejected.append(reason)
 
-    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Taken:
+    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
         self.begun.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.verdict is not None:
             raise self.verdict
         self.taken.append((signal, encoding, body, peer))
-        return Taken.STORED
+        return Receipt(Taken.STORED)
 
 
 def serving(use: Callable[[Sink, OtlpGrpcServer, int], Awaitable[None]], **options: Any) -> Sink:
@@ -195,17 +197,22 @@ def test_a_port_in_use_is_named():
 TOKEN = "s3cret-s3cret-s3cret"
 
 
+@pytest.fixture
+def bearer():
+    return Bearer(TOKEN, time.monotonic)
+
+
 def authorization(value: str):
     return (("authorization", value),)
 
 
 @pytest.mark.parametrize("value", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN}"])
-def test_a_call_with_the_token_is_taken(value):
+def test_a_call_with_the_token_is_taken(value, bearer):
     async def use(sink, server, port):
         await call(port, b"x", metadata=authorization(value))
-        assert server.refused == 0
+        assert bearer.refused == 0
 
-    assert len(serving(use, token=TOKEN).taken) == 1
+    assert len(serving(use, bearer=bearer).taken) == 1
 
 
 @pytest.mark.parametrize(
@@ -221,29 +228,29 @@ def test_a_call_with_the_token_is_taken(value):
     ],
 )
 @pytest.mark.parametrize(("service", "name"), [("trace", "Trace"), ("logs", "Logs"), ("metrics", "Metrics")])
-def test_a_call_without_the_token_is_refused(metadata, service, name):
+def test_a_call_without_the_token_is_refused(metadata, service, name, bearer):
     async def use(sink, server, port):
         for count in (1, 2):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call(port, b"x", service, name, metadata)
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
             assert TOKEN not in caught.value.details()
-            assert server.refused == count
+            assert bearer.refused == count
 
-    assert serving(use, token=TOKEN).taken == []
+    assert serving(use, bearer=bearer).taken == []
 
 
-def test_nothing_of_a_body_is_read_without_the_token():
+def test_nothing_of_a_body_is_read_without_the_token(bearer):
     async def use(sink, server, port):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(port, b"x" * 2000)
         # Read, it would be found too large.
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
-    serving(use, token=TOKEN, receive_bytes=1000)
+    serving(use, bearer=bearer, receive_bytes=1000)
 
 
-def test_tokens_are_compared_in_constant_time(monkeypatch):
+def test_tokens_are_compared_in_constant_time(monkeypatch, bearer):
     compared = []
 
     def compare(one, other):
@@ -256,18 +263,18 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
         with pytest.raises(grpc.aio.AioRpcError):
             await call(port, b"x", metadata=authorization(f"Bearer {TOKEN}"))
 
-    serving(use, token=TOKEN)
+    serving(use, bearer=bearer)
     assert compared == [(TOKEN.encode(), TOKEN.encode())]
 
 
-def test_refusals_are_logged_once_in_a_while(caplog):
+def test_refusals_are_logged_once_in_a_while(caplog, bearer):
     async def use(sink, server, port):
         for _ in range(5):
             with pytest.raises(grpc.aio.AioRpcError):
                 await call(port, b"x")
-        assert server.refused == 5
+        assert bearer.refused == 5
 
-    serving(use, token=TOKEN)
+    serving(use, bearer=bearer)
     [told] = [record.getMessage() for record in caplog.records if "token" in record.getMessage()]
     assert "127.0.0.1" in told
     assert TOKEN not in caplog.text

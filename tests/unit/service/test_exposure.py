@@ -44,6 +44,14 @@ def test_this_machine_is(address, caplog):
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("address", OUTWARD, ids=str)
+def test_both_listeners_are_judged(address, signed):
+    with pytest.raises(UsageError, match="other machines can reach http"):
+        demands(INWARD[0], http=address)
+    assert demands(INWARD[0], http=address, tls_cert=signed.cert, tls_key=signed.key).tls is not None
+    demands(INWARD[0], http=address, insecure=True)
+
+
 def test_what_is_set_is_demanded_everywhere(signed):
     found = demands(INWARD[0], token=TOKEN, tls_cert=signed.cert, tls_key=signed.key)
     assert (found.token, found.credentials is not None) == (TOKEN, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import subprocess
 import sys
@@ -28,10 +29,13 @@ def server():
 
 
 @pytest.fixture
-def finder(server):
-    made = PeerFinder()
-    made.port = server.getsockname()[1]
-    return made
+def our_port(server):
+    return server.getsockname()[1]
+
+
+@pytest.fixture
+def finder():
+    return PeerFinder()
 
 
 def find(finder: PeerFinder, *peers: Peer) -> list[Peer]:
@@ -41,32 +45,34 @@ def find(finder: PeerFinder, *peers: Peer) -> list[Peer]:
     return asyncio.run(all_of_them())
 
 
-def test_the_last_words_of_a_process_are_still_its_own(server, finder):
+def test_the_last_words_of_a_process_are_still_its_own(server, our_port, finder):
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(finder.port)],
+        [sys.executable, "-c", CHILD, str(our_port)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as child:
         accepted, address = server.accept()
-        [living] = find(finder, Peer(*address))
+        [living] = find(finder, Peer(*address, our_port=our_port))
         child.kill()
         child.wait(20)
         accepted.close()
-    [dead] = find(finder, Peer(*address))
+    [dead] = find(finder, Peer(*address, our_port=our_port))
     assert living.identity.pid == child.pid
     assert (dead.identity, dead.hung_up) == (living.identity, False)
 
 
-def test_a_connection_that_is_gone_already_has_hung_up(server, finder):
+def test_a_connection_that_is_gone_already_has_hung_up(server, our_port, finder):
     with socket.create_connection(server.getsockname()) as client:
         accepted, address = server.accept()
     accepted.close()
     del client
-    assert [peer.hung_up for peer in find(finder, Peer(*address), Peer())] == [True, True]
+    assert [peer.hung_up for peer in find(finder, Peer(*address, our_port=our_port), Peer())] == [True, True]
 
 
-def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(server, finder, monkeypatch):
+def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(
+    server, our_port, finder, monkeypatch
+):
     def no_descriptors(_pid):
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -74,10 +80,10 @@ def test_without_a_descriptor_to_look_with_a_sender_is_asked_to_come_again(serve
         accepted, address = server.accept()
         monkeypatch.setattr("agentrund.service.peer_finder.start_time", no_descriptors)
         with accepted, pytest.raises(Overloaded, match="Too many open files"):
-            find(finder, Peer(*address))
+            find(finder, Peer(*address, our_port=our_port))
 
 
-def test_one_that_is_seen_dying_has_hung_up(server, finder, monkeypatch):
+def test_one_that_is_seen_dying_has_hung_up(server, our_port, finder, monkeypatch):
     with socket.create_connection(server.getsockname()) as client:
         accepted, address = server.accept()
 
@@ -86,10 +92,30 @@ def test_one_that_is_seen_dying_has_hung_up(server, finder, monkeypatch):
             client.close()
 
         monkeypatch.setattr("agentrund.service.socket_owner.holder", nobody)
-        [peer] = find(finder, Peer(*address))
+        [peer] = find(finder, Peer(*address, our_port=our_port))
     assert (peer.identity.pid, peer.hung_up) == (None, True)
 
 
 def test_another_hosts_connection_is_nothing_we_know_of(finder):
     peer = Peer("192.0.2.1", 4000)
     assert find(finder, peer) == [peer]
+
+
+def test_a_port_with_a_connection_to_each_of_our_doors_is_told_apart(server, our_port, finder):
+    """The kernel lends one port to connections of several programs, as long as they go to several places."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        socket.create_connection(server.getsockname()) as one,
+    ):
+        address = one.getsockname()
+        code = f"import socket,sys; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind({address!r}); {{}}"
+        code = code.format(f"s.connect({other.getsockname()!r}); print(flush=True); sys.stdin.read()")
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout.readline() == "\n"
+            there = Peer(*address, our_port=other.getsockname()[1])
+            found = find(finder, Peer(*address, our_port=our_port), there)
+            assert [peer.identity.pid for peer in found] == [os.getpid(), child.pid]
+            child.stdin.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentrund.model.event import Json
 from agentrund.model.otlp import SpanEvent
-from agentrund.receivers.decode import genai, openinference
+from agentrund.receivers.decode import genai, openinference, vercel
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import Attributes, as_text, parse
 from agentrund.receivers.decode.conversation import answer, conversation, requested_tools
@@ -19,11 +19,17 @@ def take_call(attributes: Attributes, events: list[SpanEvent]) -> tuple[Json, Js
         if event.name == genai.DETAILS_EVENT:
             for key, value in event.attributes.items():
                 attributes.rest.setdefault(key, value)
-    given = genai.take_input(attributes) or openinference.take_messages(
-        attributes, "llm.input_messages.", "user"
+    given = (
+        genai.take_input(attributes)
+        or openinference.take_messages(attributes, "llm.input_messages.", "user")
+        or vercel.take_input(attributes)
     )
     made, reasons = genai.take_output(attributes)
-    made = made or openinference.take_messages(attributes, "llm.output_messages.", "assistant")
+    made = (
+        made
+        or openinference.take_messages(attributes, "llm.output_messages.", "assistant")
+        or vercel.take_output(attributes)
+    )
     for event in events:
         if genai.is_message_event(event.name):
             message, more = genai.event_message(event.name, event.attributes)

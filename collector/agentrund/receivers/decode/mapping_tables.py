@@ -32,6 +32,34 @@ KIND_RULES: Final = (
         },
         SpanKind.STEP,
     ),
+    KindRule(
+        "langsmith.span.kind",
+        {
+            "llm": SpanKind.LLM,
+            "tool": SpanKind.TOOL,
+            "embedding": SpanKind.POINT,
+            "retriever": SpanKind.POINT,
+        },
+        SpanKind.STEP,
+    ),
+    KindRule(
+        "ai.operationId",
+        {
+            **dict.fromkeys(
+                (
+                    "ai.generatetext.dogenerate",
+                    "ai.generateobject.dogenerate",
+                    "ai.streamtext.dostream",
+                    "ai.streamobject.dostream",
+                ),
+                SpanKind.LLM,
+            ),
+            **dict.fromkeys(("ai.embed.doembed", "ai.embedmany.doembed"), SpanKind.POINT),
+            **dict.fromkeys(("ai.embed", "ai.embedmany"), SpanKind.STEP),
+            "ai.toolcall": SpanKind.TOOL,
+        },
+        SpanKind.AGENT,
+    ),
     KindRule("llm.request.type", {"chat": SpanKind.LLM, "completion": SpanKind.LLM}, None),
     KindRule(
         "gen_ai.operation.name",
@@ -136,6 +164,7 @@ COUNTS: Final = {
     "reasoning_tokens": (
         "gen_ai.usage.reasoning.output_tokens",
         "llm.token_count.completion_details.reasoning",
+        "ai.usage.reasoningTokens",
     ),
 }
 COST: Final = ("cost_usd", "operation.cost", "llm.cost.total", "gen_ai.usage.cost")
@@ -146,7 +175,13 @@ STOP_REASON: Final = (
     "anthropic.message.stop_reason",
     "ai.response.finishReason",
 )
-RAW_INPUT: Final = ("ai.prompt.messages", "gen_ai.prompt", "traceloop.entity.input", "input.value")
+RAW_INPUT: Final = (
+    "ai.prompt.messages",
+    "ai.prompt",
+    "gen_ai.prompt",
+    "traceloop.entity.input",
+    "input.value",
+)
 RAW_OUTPUT: Final = ("ai.response.text", "gen_ai.completion", "traceloop.entity.output", "output.value")
 
 TOOL_NAME: Final = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "tool_name", "function_name")

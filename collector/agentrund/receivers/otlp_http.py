@@ -1,0 +1,227 @@
+"""OTLP over HTTP as an ASGI application: request bodies to the sink, its verdict back as a status.
+
+Decides nothing but the mapping of verdicts: Rejected is 400, too large 413, anything else 503 with
+``Retry-After``, for that is what an exporter sends again. Bodies are not parsed here, and not read before
+the sink has room for them: until then a sender waits behind TCP's flow control.
+https://opentelemetry.io/docs/specs/otlp/#otlphttp
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from agentrund.model.errors import AgentrundError, Overloaded, Rejected
+from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.receivers import export_response, rpc_status
+from agentrund.receivers.bearer import WANTED, Bearer
+from agentrund.receivers.otlp_inflate import CODINGS, TooLargeError, inflate
+from agentrund.receivers.sink import OtlpSink, Receipt
+
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+RUN_HEADER: Final = b"x-agentrund-run-id"
+PATIENCE_S: Final = 10.0
+"""What exporters wait for an answer by default; none of them says."""
+READ_S: Final = 10.0
+"""A request that sends nothing for this long makes room, where others wait."""
+WAITING_MAX: Final = 256
+"""Requests whose bodies are still outside: the server holds some hundred kilobytes of each."""
+RETRY_S: Final = 5.0
+
+_PATHS: Final = {f"/v1/{signal}": signal for signal in Signal}
+_TYPES: Final = {b"application/x-protobuf": Encoding.PROTOBUF, b"application/json": Encoding.JSON}
+_TYPE_OF: Final = {encoding: name for name, encoding in _TYPES.items()}
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Answer(Exception):
+    """An HTTP status and what to say; ``code`` is google.rpc's."""
+
+    def __init__(self, status: int, code: int, message: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers
+
+
+class _GoneError(Exception):
+    """The sender has hung up; nobody waits for an answer."""
+
+
+class OtlpHttpApp:
+    """POST /v1/traces, /v1/logs, /v1/metrics, in protobuf and JSON."""
+
+    def __init__(self, sink: OtlpSink, port: int, *, receive_bytes: int, bearer: Bearer | None) -> None:
+        """``port`` is ours, to tell whose connection it is; ``bearer`` is demanded of every request."""
+        self._sink = sink
+        self._port = port
+        self._receive_bytes = receive_bytes
+        self._bearer = bearer
+        self._outside = 0
+        self._takes: set[asyncio.Task[Receipt]] = set()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        headers = dict(scope["headers"])
+        encoding = _encoding(headers)
+        try:
+            body = await self._export(scope, headers, receive)
+        except _GoneError:
+            return
+        except _Answer as answer:
+            await _respond(send, answer.status, encoding, _status(encoding, answer), *answer.headers)
+        except Exception:  # noqa: BLE001 - a bug here is worth sending again for, and is said once, by us
+            _log.exception("a request to %s failed", scope["path"])
+            sorry = _Answer(503, 14, "internal error; see the collector's log", _retry_after(RETRY_S))
+            await _respond(send, sorry.status, encoding, _status(encoding, sorry), *sorry.headers)
+        else:
+            await _respond(send, 200, encoding, body)
+
+    async def settled(self) -> None:
+        """Every store that has begun has ended."""
+        if self._takes:
+            await asyncio.wait(self._takes)
+
+    async def _export(self, scope: Message, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        signal = self._signal(scope)
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        if self._bearer is not None and not self._bearer.is_carried([given]):
+            self._bearer.refuse(_peer_name(scope))
+            raise _Answer(401, 16, WANTED, (b"www-authenticate", b"Bearer"))
+        encoding = _encoding(headers)
+        if encoding is None:
+            raise _Answer(415, 3, "a request is application/x-protobuf or application/json")
+        coding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+        if coding not in (*CODINGS, "identity", "none", ""):
+            raise _Answer(415, 3, f"a request's content-encoding is one of {', '.join(CODINGS)}, or none")
+        try:
+            receipt = await self._take(signal, encoding, coding, scope, receive)
+        except TooLargeError as error:
+            self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}")
+            raise _Answer(413, 8, error.message) from error
+        except Rejected as error:
+            raise _Answer(400, 3, error.message) from error
+        except AgentrundError as error:
+            retry_s = error.retry_s if isinstance(error, Overloaded) else RETRY_S
+            raise _Answer(503, 14, error.message, _retry_after(retry_s)) from error
+        return export_response.encode(signal, encoding, receipt)
+
+    def _signal(self, scope: Message) -> Signal:
+        signal = _PATHS.get(scope["path"].rstrip("/"))
+        if signal is None:
+            raise _Answer(404, 5, f"there is no {scope['path']}; OTLP is at {', '.join(_PATHS)}")
+        if scope["method"] != "POST":
+            raise _Answer(405, 12, "an OTLP request is a POST", (b"allow", b"POST"))
+        return signal
+
+    async def _take(
+        self, signal: Signal, encoding: Encoding, coding: str, scope: Message, receive: Receive
+    ) -> Receipt:
+        headers = dict(scope["headers"])
+        if int(headers.get(b"content-length", b"0") or 0) > self._receive_bytes:
+            raise TooLargeError(self._receive_bytes)
+        claim = await self._admit(_peer_name(scope))
+        try:
+            body = await self._read(receive)
+            if coding in CODINGS:
+                body = await self._inflated(coding, body)
+            self._sink.note_size(_peer_name(scope), len(body))
+            host, port = scope["client"] or (None, None)
+            run_id = headers.get(RUN_HEADER, b"").decode("utf-8", "replace") or None
+            return await self._store(signal, encoding, body, Peer(host, port, run_id, our_port=self._port))
+        finally:
+            claim.close()
+
+    async def _admit(self, sender: str) -> Any:
+        if self._outside >= WAITING_MAX:
+            raise Overloaded("the collector is busy; send it again", retry_s=RETRY_S)
+        self._outside += 1
+        try:
+            return await self._sink.admit(PATIENCE_S, sender)
+        finally:
+            self._outside -= 1
+
+    async def _read(self, receive: Receive) -> bytes:
+        """The body. Raises TooLargeError, Overloaded where it does not come to its end, _GoneError."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._next(receive)
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._receive_bytes:
+                raise TooLargeError(self._receive_bytes)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _next(self, receive: Receive) -> Message:
+        read = asyncio.ensure_future(receive())
+        try:
+            while not (await asyncio.wait((read,), timeout=READ_S))[0]:
+                if self._sink.cut():
+                    raise Overloaded("the request did not come to its end; send it again", retry_s=RETRY_S)
+            return read.result()
+        finally:
+            read.cancel()
+
+    async def _inflated(self, coding: str, body: bytes) -> bytes:
+        parts = []
+        for part in inflate(coding, body, self._receive_bytes):
+            parts.append(part)
+            await asyncio.sleep(0)
+        return b"".join(parts)
+
+    async def _store(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
+        # A task of its own: a sender that hangs up must not cut a store in half.
+        take = asyncio.ensure_future(self._sink.take(signal, encoding, body, peer))
+        self._takes.add(take)
+        take.add_done_callback(self._taken)
+        return await asyncio.shield(take)
+
+    def _taken(self, take: asyncio.Task[Receipt]) -> None:
+        self._takes.discard(take)
+        if not take.cancelled():
+            take.exception()  # looked at, so that nothing is said of it where the sender has gone
+
+
+def _encoding(headers: Mapping[bytes, bytes]) -> Encoding | None:
+    return _TYPES.get(headers.get(b"content-type", b"").partition(b";")[0].strip().lower())
+
+
+def _peer_name(scope: Message) -> str:
+    host, port = scope["client"] or ("?", 0)
+    return f"{host}:{port}"
+
+
+def _retry_after(seconds: float) -> tuple[bytes, bytes]:
+    return b"retry-after", str(math.ceil(seconds)).encode()
+
+
+def _status(encoding: Encoding | None, answer: _Answer) -> bytes:
+    """google.rpc.Status in the request's encoding, text where it has none."""
+    if encoding is None:
+        return f"{answer.message}\n".encode()
+    if encoding is Encoding.JSON:
+        return rpc_status.status_json(answer.code, answer.message)
+    return rpc_status.status(answer.code, answer.message)
+
+
+async def _respond(
+    send: Send, status: int, encoding: Encoding | None, body: bytes, *headers: tuple[bytes, bytes]
+) -> None:
+    kind = b"text/plain; charset=utf-8" if encoding is None else _TYPE_OF[encoding]
+    length = str(len(body)).encode()
+    start = [(b"content-type", kind), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
