@@ -24,14 +24,20 @@ CAPTURES = (
 
 @pytest.fixture
 def daemon(tmp_path):
-    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0") as running:
+    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0", http="127.0.0.1:0") as running:
         yield running
 
 
-def start(daemon: Daemon, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), daemon.otlp, mode], stdout=subprocess.PIPE, text=True
-    )
+@pytest.fixture(params=["grpc", "http"])
+def start(daemon, request):
+    """Starts the program, in a mode, over either door."""
+
+    def begin(mode: str) -> subprocess.Popen[str]:
+        address = daemon.http if request.param == "http" else daemon.otlp
+        command = [sys.executable, str(PROGRAM), address, mode, request.param]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    return begin
 
 
 def ended(daemon: Daemon, count: int = 1) -> list[dict]:
@@ -61,8 +67,8 @@ STORY = [
 ]
 
 
-def test_a_program_with_the_sdk_is_one_run(daemon):
-    with start(daemon, "ok") as program:
+def test_a_program_with_the_sdk_is_one_run(daemon, start):
+    with start("ok") as program:
         program.wait(60)
         pid = program.pid
     [row] = ended(daemon)
@@ -74,8 +80,8 @@ def test_a_program_with_the_sdk_is_one_run(daemon):
     assert daemon.cli("verify").returncode == 0
 
 
-def test_a_killed_program_crashes_with_what_it_had_asked_for(daemon):
-    with start(daemon, "hang") as program:
+def test_a_killed_program_crashes_with_what_it_had_asked_for(daemon, start):
+    with start("hang") as program:
         assert program.stdout.readline() == "flushed\n"
         program.kill()
     [row] = ended(daemon)
@@ -88,8 +94,8 @@ def test_a_killed_program_crashes_with_what_it_had_asked_for(daemon):
     assert daemon.cli("verify").returncode == 0
 
 
-def test_what_was_acknowledged_survives_a_kill_of_the_collector(daemon):
-    with start(daemon, "hang") as program:
+def test_what_was_acknowledged_survives_a_kill_of_the_collector(daemon, start):
+    with start("hang") as program:
         assert program.stdout.readline() == "flushed\n"
         # Acknowledged, and still held back for its root: only the intake journal has it.
         daemon.kill()
@@ -102,8 +108,8 @@ def test_what_was_acknowledged_survives_a_kill_of_the_collector(daemon):
     assert daemon.cli("verify").returncode == 0
 
 
-def test_a_restart_after_everything_is_stored_adds_nothing(daemon):
-    with start(daemon, "ok") as program:
+def test_a_restart_after_everything_is_stored_adds_nothing(daemon, start):
+    with start("ok") as program:
         program.wait(60)
     ended(daemon)
     before = (daemon.run_dir() / "trace.jsonl").read_bytes()
@@ -113,11 +119,11 @@ def test_a_restart_after_everything_is_stored_adds_nothing(daemon):
     assert (daemon.run_dir() / "trace.jsonl").read_bytes() == before
 
 
-def test_a_body_that_is_none_is_refused_and_hurts_nobody(daemon):
+def test_a_body_that_is_none_is_refused_and_hurts_nobody(daemon, start):
     with pytest.raises(grpc.RpcError) as caught:
         send(daemon.otlp, "traces", b"\xff\xff\xffnonsense")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    with start(daemon, "ok") as program:
+    with start("ok") as program:
         program.wait(60)
     assert ended(daemon)[0]["status"] == "ok"
 

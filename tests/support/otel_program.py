@@ -1,4 +1,4 @@
-"""A program with the OpenTelemetry SDK: ``otel_program.py ENDPOINT MODE``; an endpoint with ``https://`` is TLS.
+"""A program with the OpenTelemetry SDK: ``otel_program.py ENDPOINT MODE [http]``; ``https://`` is TLS.
 
 Modes: ``ok`` ends well; ``hang`` flushes one model call that asks for a tool, then waits to be killed
 inside an agent span that never comes.
@@ -11,6 +11,7 @@ import sys
 import time
 
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OverHttp
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -24,8 +25,11 @@ def main() -> None:
     endpoint, mode = sys.argv[1:3]
     resource = Resource.create({"service.name": "tested", "process.pid": os.getpid()})
     provider = TracerProvider(resource=resource)
-    insecure = None if "://" in endpoint else True
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=insecure)))
+    if "http" in sys.argv[3:]:
+        exporter = OverHttp(endpoint=f"http://{endpoint}/v1/traces")
+    else:
+        exporter = OTLPSpanExporter(endpoint=endpoint, insecure=None if "://" in endpoint else True)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("test")
     chat = {
         "gen_ai.operation.name": "chat",
