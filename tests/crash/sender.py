@@ -1,13 +1,12 @@
 """The senders: programs that go on whatever happens to the collector, each with a private ledger.
 
 ``python -m crash.sender '<json of Orders>'``. A ``stream`` sender speaks the protocol itself and keeps what is
-not acknowledged; ``client`` uses the thin client; ``otlp-logs`` and ``otlp-spans`` send raw gRPC requests and
-repeat them, byte for byte, until they are answered.
+not acknowledged; ``client`` uses the thin client; ``otlp-logs`` and ``otlp-spans`` send raw requests
+(``otlp_sender``).
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import select
@@ -15,10 +14,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from crash.ledger import SUFFIX, Ledger, body
@@ -26,8 +22,6 @@ from crash.ledger import SUFFIX, Ledger, body
 RETRY_S = 0.05
 WINDOW = 256
 """Events a stream sender has under way at most."""
-RETRYABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED")
-"""Statuses after which a stock exporter sends again (measured for the Python one, cases M5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +34,7 @@ class Orders:
     stop: str
     socket: str
     otlp: str | None
+    """Where OTLP goes: ``host:port`` for gRPC, ``http://host:port`` for JSON over HTTP."""
     session: str | None
     rate: float
     """Events a second; 0: as fast as it goes."""
@@ -218,112 +213,7 @@ def run_client(orders: Orders) -> None:
             source.ledger.ended()
 
 
-# -- OTLP -----------------------------------------------------------------------------------------------
-
-
-def run_otlp(orders: Orders) -> None:
-    """Raw requests, each repeated until it is answered; what no exporter would repeat is written down."""
-    import grpc
-
-    source = Source(orders)
-    build, signal = BUILDERS[orders.kind]
-    chance = random.Random(f"{orders.producer} gives up")
-    options = [
-        ("grpc.max_send_message_length", -1),
-        ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.max_reconnect_backoff_ms", 200),
-    ]
-    with grpc.insecure_channel(str(orders.otlp), options=options) as channel:
-        export = channel.unary_unary(f"/opentelemetry.proto.collector.{signal}/Export")
-        for number in itertools.count(1):
-            events = list(_batch(source))
-            if not events:
-                break
-            request = build(orders, number, events)
-            for _ in range(chance.randrange(4) if orders.hasty else 0):
-                _give_up_early(export, request, chance.uniform(0.001, 0.02), grpc.RpcError)
-                source.ledger.repeated()
-            # As if the answers were lost on their way: a hasty one sends again what was stored.
-            for again in range(2 if orders.hasty and chance.random() < 0.5 else 1):
-                call = partial(export, request, timeout=10)
-                _until_answered(call, source.ledger, grpc.RpcError)
-                if again:
-                    source.ledger.repeated()
-            source.ledger.acked(source.n)
-    source.ledger.ended()
-
-
-def _batch(source: Source) -> Iterator[dict[str, object]]:
-    for _ in range(8):
-        if source.over:
-            return
-        time.sleep(source.pace())
-        yield source.make()
-
-
-def _give_up_early(
-    export: Callable[..., bytes], request: bytes, after_s: float, error_type: type[Exception]
-) -> None:
-    """A deadline that may come before the answer, after the request was stored."""
-    with suppress(error_type):
-        export(request, timeout=after_s)
-
-
-def _until_answered(call: Callable[[], bytes], ledger: Ledger, error_type: type[Exception]) -> None:
-    while True:
-        try:
-            call()
-        except error_type as error:
-            if error.code().name not in RETRYABLE:
-                ledger.refused(f"{error.code().name}: {error.details()}")
-                return
-            time.sleep(RETRY_S)
-        else:
-            return
-
-
-def _logs(orders: Orders, number: int, events: list[dict[str, object]]) -> bytes:
-    from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-
-    from support.otlp_build import any_value, key_values, logs
-
-    records = [LogRecord(body=any_value("work"), attributes=key_values(event)) for event in events]
-    return logs(*records, resource=_resource(orders))
-
-
-def _spans(orders: Orders, number: int, events: list[dict[str, object]]) -> bytes:
-    """One trace a request: an agent whose tools are the events."""
-    from support.otlp_build import span, traces
-
-    now = time.time()
-    trace = random.Random(f"{orders.producer}/{number}").randbytes(16)
-    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": orders.producer}
-    spans = [span(1, name="invoke_agent", start=now, seconds=0.9, attributes=agent)]
-    for place, event in enumerate(events):
-        tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "work", **event}
-        spans.append(
-            span(
-                place + 2, 1, name="execute_tool work", start=now + place / 10, seconds=0.05, attributes=tool
-            )
-        )
-    for made in spans:
-        made.trace_id = trace
-    return traces(*spans, resource=_resource(orders))
-
-
-def _resource(orders: Orders) -> dict[str, object]:
-    resource: dict[str, object] = {
-        "service.name": orders.producer,
-        "service.instance.id": orders.producer,
-    }
-    return resource | ({"session.id": orders.session} if orders.session else {})
-
-
-BUILDERS = {
-    "otlp-logs": (_logs, "logs.v1.LogsService"),
-    "otlp-spans": (_spans, "trace.v1.TraceService"),
-}
-KINDS = ("stream", "client", *BUILDERS)
+KINDS = ("stream", "client", "otlp-logs", "otlp-spans")
 
 
 def run(orders: Orders) -> None:
@@ -333,6 +223,8 @@ def run(orders: Orders) -> None:
     elif orders.kind == "client":
         run_client(orders)
     else:
+        from crash.otlp_sender import run_otlp
+
         run_otlp(orders)
 
 

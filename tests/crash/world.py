@@ -92,7 +92,8 @@ class World:
         (base / "outside" / "canary").write_text("nobody may touch this\n")
         self._outside = oracle.picture(base / "outside")
         self._mount()
-        settings = {"otlp_grpc": f"127.0.0.1:{free_port()}", **scenario.settings}
+        doors = {name: f"127.0.0.1:{free_port()}" for name in ("otlp_grpc", "http")}
+        settings = {**doors, **scenario.settings}
         self.daemon = Daemon(base, root=self.root, **settings)
         for kind in scenario.load.kinds():
             self.add_sender(kind)
@@ -123,17 +124,17 @@ class World:
     # -- what steps do ------------------------------------------------------------------------------
 
     def add_sender(self, kind: str) -> None:
-        """One more sender; every second one of the stream's shares a session with others."""
+        """One more sender; every second one shares a session with others, or sends JSON over HTTP."""
         self._made += 1
         shared = kind in ("stream", "client") and self._made % 2
-        load = self.scenario.load
+        load, settings = self.scenario.load, self.daemon.settings
         orders = Orders(
             kind,
             f"{kind}-{self._made}",
             str(self.ledgers),
             str(self.stop_file),
             str(self.daemon.socket),
-            self.daemon.settings["otlp_grpc"],
+            f"http://{settings['http']}" if self._made % 2 else settings["otlp_grpc"],
             "crowd" if shared else None,
             load.rate,
             largest=load.largest,
