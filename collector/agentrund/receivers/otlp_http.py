@@ -30,8 +30,11 @@ PATIENCE_S: Final = 10.0
 """What exporters wait for an answer by default; none of them says."""
 READ_S: Final = 10.0
 """A request that sends nothing for this long makes room, where others wait."""
-WAITING_MAX: Final = 256
-"""Requests whose bodies are still outside: the server holds some hundred kilobytes of each."""
+OUTSIDE_BYTES: Final = 320 << 10
+"""What the server has read of a request that waits: one turn at the socket, and where it stopped."""
+OUTSIDE: Final = 2
+"""Times its largest request is what all that wait may take."""
+WAITING_LEAST, WAITING_MAX = 32, 256
 RETRY_S: Final = 5.0
 
 _PATHS: Final = {f"/v1/{signal}": signal for signal in Signal}
@@ -66,6 +69,8 @@ class OtlpHttpApp:
         self._receive_bytes = receive_bytes
         self._bearer = bearer
         self._outside = 0
+        most = OUTSIDE * receive_bytes // OUTSIDE_BYTES
+        self._waiting_max = max(WAITING_LEAST, min(WAITING_MAX, most))
         self._takes: set[asyncio.Task[Receipt]] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -141,7 +146,7 @@ class OtlpHttpApp:
             claim.close()
 
     async def _admit(self, sender: str) -> Any:
-        if self._outside >= WAITING_MAX:
+        if self._outside >= self._waiting_max:
             raise Overloaded("the collector is busy; send it again", retry_s=RETRY_S)
         self._outside += 1
         try:

@@ -20,47 +20,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from agentrund.model.errors import Overloaded, Rejected, Unavailable
-from agentrund.model.otlp import Encoding, Peer, Signal
+from agentrund.model.otlp import Encoding, Signal
 from agentrund.receivers.bearer import Bearer
-from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer, parse_peer
-from agentrund.receivers.sink import Receipt, Taken
+from support.otlp_sink import Sink
 
 PATH = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
-
-
-class Sink:
-    """Keeps what it is given; ``verdict`` is raised instead where set."""
-
-    def __init__(self) -> None:
-        self.taken: list[tuple[Signal, Encoding, bytes, Peer]] = []
-        self.verdict: Exception | None = None
-        self.gate: asyncio.Event | None = None
-        self.begun = asyncio.Event()
-        self.budget = Budget(1 << 30)
-        self.rejected: list[str] = []
-        self.makes_room = False
-
-    def note_size(self, sender: str, size: int) -> None:
-        assert sender.startswith("ipv4:")
-
-    async def admit(self, remaining_s: float | None, sender: str) -> Claim:
-        return self.budget.claim(1, lambda: None)
-
-    def cut(self) -> bool:
-        return self.makes_room
-
-    def note_rejected(self, reason: str) -> None:
-        self.rejected.append(reason)
-
-    async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
-        self.begun.set()
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.verdict is not None:
-            raise self.verdict
-        self.taken.append((signal, encoding, body, peer))
-        return Receipt(Taken.STORED)
 
 
 def serving(use: Callable[[Sink, OtlpGrpcServer, int], Awaitable[None]], **options: Any) -> Sink:
