@@ -45,15 +45,9 @@ def _no_deduplication() -> None:
 
 
 def _no_digests() -> None:
-    from agentrund.store.intake import Intake
+    from agentrund.store.recent import Recent
 
-    append = Intake.append
-
-    def forgetful(self: Intake, *args: Any, **keys: Any) -> Any:
-        self._digests.clear()
-        return append(self, *args, **keys)
-
-    Intake.append = forgetful
+    Recent.has = lambda _self, _digest, _now: False
 
 
 def _replay_forgets_ended_runs() -> None:

@@ -79,17 +79,16 @@ def finish(run: OtlpRun, cause: str) -> list[Command]:
     if died is not None:
         if not any(root.end_ns / 1e9 >= died for root in run.roots()):
             # One of its processes died and no root has ended since: nobody said that it went on to an end.
-            run.ended = True
+            run.end()
             return [_bye(run, source) for source in living]
         # The last of them stays: its leaving would make the run one that crashed.
         living = living[:-1]
-    run.ended = True
+    run.end()
     out: list[Command] = [_bye(run, source) for source in living]
     return [*out, Finish(run.key, run.status(), cause, run.last_ts)]
 
 
 def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[Command]:
-    run.ended = True
     unclean = [s for s in causes if not _is_clean(run, producers, s)]
     out: list[Command] = [_bye(run, source) for source in causes if source not in unclean]
     for source in unclean:
@@ -105,6 +104,7 @@ def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[C
                 open_extra=open_extra,
             )
         )
+    run.end()
     return out
 
 

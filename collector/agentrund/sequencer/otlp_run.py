@@ -94,6 +94,11 @@ class OtlpRun:
         self.members, self.trees, self._calls, self._forgotten = {}, {}, {}, []
         self.ended, self.died_at, self._last = False, None, (0, False)
 
+    def end(self) -> None:
+        """The attempt is over. Of its calls only those nobody made may still matter, to what comes late."""
+        self.ended = True
+        self._calls = {source: calls for source, calls in self._calls.items() if calls.open}
+
     def note(self, fed: Fed) -> None:
         """Follow an event that is being fed."""
         event = fed.event

@@ -64,7 +64,7 @@ RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
 _NO_TRACE: Final = "process:"
 _SWEEP_S: Final = 60.0
-_SWEEP_GROWTH: Final = 1000
+_SWEEP_GROWTH: Final = 250
 """Runs, traces and producers more than at the last sweep make the next one due at once."""
 _ROOM: Final = 0.75
 """What is over its bound is brought down to this share of it, so that not every item has to."""

@@ -33,8 +33,10 @@ class KnownSources:
         return self._run_of.get(source)
 
     def ended(self, run_id: str, sources: list[str], now: float) -> None:
-        """A run has ended: its sources are remembered for an hour from ``now``."""
-        self._ended[run_id] = (now, sources)
+        """A run has ended at ``now``: those of its ``sources`` that have their place there are remembered."""
+        mine = [source for source in sources if self._run_of.get(source) == run_id]
+        if mine:  # who came over OTLP has none: the sequencer remembers it
+            self._ended[run_id] = (now, mine)
 
     def forget(self, run_id: str, sources: Iterable[str]) -> None:
         """A run is lost: its sources have no place any more."""

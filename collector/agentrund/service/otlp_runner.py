@@ -31,7 +31,7 @@ from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.store.intake import Intake
 
-_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 2048
 """Keys of ended runs that are remembered for late items: more than the sequencer remembers."""
 
 log: Final = logging.getLogger(__name__)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -28,12 +27,13 @@ from agentrund.model.errors import Damaged, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Peer, Signal
 from agentrund.store.append_file import Quarantine
 from agentrund.store.folder import Folder, write_all
+from agentrund.store.recent import Recent
 from agentrund.store.unsynced import Held, Unsynced
 
 KEEP_S: Final = 600.0
 """How long a request is remembered: retries of the same bytes come within minutes."""
 KEEP_REQUESTS: Final = 1 << 17
-"""Requests remembered at most, some 20 MB."""
+"""Requests remembered at least, as long as they are that recent: some 15 MB."""
 KEEP_SEGMENTS: Final = 16
 """Segments kept only for what they remember: 1 GiB."""
 SEGMENT_BYTES: Final = 64 << 20
@@ -94,7 +94,7 @@ class Intake:
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []
         self._home: dict[int, _Place] = {}
-        self._digests: OrderedDict[bytes, float] = OrderedDict()
+        self._recent = Recent(KEEP_S, KEEP_REQUESTS)
         self._last_rq = 0
         self._fd = -1
         self.undone_bytes = 0
@@ -117,8 +117,7 @@ class Intake:
         Raises Unavailable, with the file as it was, where it cannot be written.
         """
         digest = _digest(signal, encoding, body)
-        self._forget_digests(now)
-        if digest in self._digests:
+        if self._recent.has(digest, now):
             return None
         rq = max(self._last_rq + 1, int(arrived_at * 1000))
         record = IntakeRecord(rq, arrived_at, signal, encoding, peer, body)
@@ -242,22 +241,13 @@ class Intake:
         self._home[record.rq] = place
         self.undone_bytes += place.end - place.offset
         self._last_rq = max(self._last_rq, record.rq)
-        self._digests[digest] = now
-        if len(self._digests) > KEEP_REQUESTS:
-            self._digests.popitem(last=False)
+        self._recent.add(digest, now)
 
     def _settle(self, rq: int) -> None:
         place = self._home.pop(rq, None)
         if place is not None:
             place.segment.undone.discard(rq)
             self.undone_bytes -= place.end - place.offset
-
-    def _forget_digests(self, now: float) -> None:
-        while self._digests:
-            digest, at = next(iter(self._digests.items()))
-            if at > now - KEEP_S:
-                return
-            del self._digests[digest]
 
     def _write(self, head: bytes, body: bytes, *, first: int) -> _Segment:
         self.unsynced.admit()
