@@ -6,6 +6,9 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
+
+from google.protobuf.message import DecodeError
 
 from agentrund.formats import index, intake_record, trace_jsonl
 from agentrund.formats.agent_logs import LogRenderer
@@ -16,10 +19,11 @@ from agentrund.model.run_state import RunState
 from agentrund.receivers.decode import jsonl, mapping, otlp, strict_json
 from support import mutate
 from support.fuzz_seeds import frames, requests
-from support.read_everything import read_everything, sound_files, write_root
+from support.read_everything import read_everything, small_files, write_root
 from support.run_folder import CRASHED, RUN, records
 
 SIGNALS = list(Signal)
+KINDS = {signal: type(message) for signal, message in requests()}
 
 
 def stream_line(data: bytes) -> None:
@@ -75,8 +79,8 @@ class RootFiles:
 
     def __init__(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            self.files = sound_files(Path(folder))
-        self.names = sorted(name for name in self.files if "20260830_1500" not in name)
+            self.files = small_files(Path(folder))
+        self.names = sorted(self.files)
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         self._base = Path(self._folder.name) / "root"
 
@@ -122,3 +126,23 @@ def target(name: str) -> Callable[[bytes], None]:
         "trace": trace,
         "index_row": index_row,
     }[name]
+
+
+def structured(name: str, data: bytes, seed: int) -> bytes:
+    """An input with a part of its meaning gone wrong; ``seed`` says which."""
+    chance = Random(seed)
+    if name == "intake_segment":
+        return mutate.in_bytes(chance, data, mutate.WIRE)
+    if name == "otlp_request":
+        return data[:1] + _request(chance, data)
+    if name == "root":
+        return data[:1] + mutate.in_lines(chance, data[1:])
+    return mutate.in_lines(chance, data)
+
+
+def _request(chance: Random, data: bytes) -> bytes:
+    kind = KINDS[SIGNALS[(data or b"\0")[0] % len(SIGNALS)]]
+    try:
+        return mutate.body(chance, kind.FromString(data[1:]))
+    except DecodeError:
+        return mutate.in_bytes(chance, data[1:], mutate.WIRE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -40,21 +39,10 @@ def hurt(chance: Random) -> dict[str, bytes]:
         if chance.random() < 0.05 and name not in traces:
             del files[name]
         elif name.endswith((".jsonl", "meta.json", "analytics.json")) and chance.random() < 0.6:
-            files[name] = in_lines(chance, files[name], whole=name.endswith(".json"))
+            files[name] = mutate.in_lines(chance, files[name])
         else:
             files[name] = mutate.in_bytes(chance, files[name])
     return files
-
-
-def in_lines(chance: Random, data: bytes, *, whole: bool) -> bytes:
-    """A file of JSON with a value of it gone wrong."""
-    lines = [data] if whole else data.splitlines(keepends=True)
-    at = chance.randrange(len(lines))
-    try:
-        lines[at] = mutate.as_line(mutate.in_value(chance, json.loads(lines[at]))) + b"\n"
-    except ValueError:  # it was hurt before
-        lines[at] = mutate.in_bytes(chance, lines[at])
-    return b"".join(lines)
 
 
 @given(chance=chances)

@@ -110,6 +110,19 @@ def line(chance: Random, frame: Any) -> bytes:
     return (in_bytes(chance, made) if kind < 2 else made).replace(b"\n", b" ")
 
 
+def in_lines(chance: Random, data: bytes) -> bytes:
+    """A file of JSON, whole or in lines, with a value of it gone wrong; any other with bytes of it."""
+    lines = data.splitlines(keepends=True) or [b""]
+    for at, end in ((0, len(lines)), *((n, n + 1) for n in chance.sample(range(len(lines)), 1))):
+        try:
+            value = json.loads(b"".join(lines[at:end]))
+            lines[at:end] = [as_line(in_value(chance, value)) + b"\n"]
+        except (ValueError, RecursionError):
+            continue  # no JSON, or nested too deeply to be taken apart
+        return b"".join(lines)
+    return in_bytes(chance, data)
+
+
 # -- protobuf -------------------------------------------------------------------------------------
 
 

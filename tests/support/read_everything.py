@@ -20,13 +20,23 @@ from agentrund.views.runs import Filter, list_runs
 from agentrund.views.tail import Tail
 from agentrund.views.verify import verify
 from agentrund.views.whole import whole
-from support.run_root import seed_book, write_run
+from support.run_root import seed_book, small_book, write_run
 
 
 def sound_files(base: Path) -> dict[str, bytes]:
     """The files of a root of two runs, by their names in it."""
     for run_id, session in (("20260830_142233_a1b2", "sess"), ("20260830_150000_0001", "other")):
         write_run(base, seed_book(run_id, session))
+    return _files(base)
+
+
+def small_files(base: Path) -> dict[str, bytes]:
+    """Those of the smallest root that has every kind of file."""
+    write_run(base, small_book("20260830_142233_a1b2"), longest=50)
+    return _files(base)
+
+
+def _files(base: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(base)): path.read_bytes()
         for path in sorted(base.rglob("*"))

@@ -17,8 +17,8 @@ def blob_name(data):
     return f"blobs/{sha1(data, usedforsecurity=False).hexdigest()[:8]}.txt"
 
 
-def write_run(root, book, *, finished=True):
-    """One run's folder, row and links. Long strings are spilled as the collector does it."""
+def write_run(root, book, *, finished=True, longest=8192):
+    """One run's folder, row and links. Strings beyond ``longest`` are spilled as the collector does it."""
     folder = root / layout.run_dir(book.run_id)
     (folder / layout.BLOBS).mkdir(parents=True)
 
@@ -27,7 +27,7 @@ def write_run(root, book, *, finished=True):
         return blob_name(data)
 
     for record in book.records:
-        record.payload = spill(record.payload, 8192, put)
+        record.payload = spill(record.payload, longest, put)
     state, renderer = RunState(book.run_id), LogRenderer()
     logs = b"".join(renderer.render(record, state.apply(record), state) for record in book.records)
     (folder / layout.TRACE).write_bytes(b"".join(map(trace_jsonl.encode, book.records)))
@@ -50,6 +50,18 @@ def write_run(root, book, *, finished=True):
         link.unlink(missing_ok=True)
         link.symlink_to(f"../{layout.run_dir(book.run_id)}")
     return folder
+
+
+def small_book(run_id="20260830_142233_a1b2"):
+    """A story of every kind of file, and no more."""
+    book = Book(run_id)
+    book.start(session_id="s", framework="f", task="t")
+    step = book.add("tool.call", "t", {"args": {"code": "1/0 # " * 20}}, at=1)
+    book.add(
+        "tool.error", "t", {"error_type": "E", "error": "e"}, at=2, parent=step, status="error", dur_ms=9
+    )
+    book.end("failed", at=3, dur_ms=3000, cost_usd=None, llm_calls=0, tool_calls=1, errors=1)
+    return book
 
 
 def seed_book(run_id="20260830_142233_a1b2", session_id="sess_kaggle_eda_7c"):
