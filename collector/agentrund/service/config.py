@@ -2,7 +2,8 @@
 
 Precedence: flag, ``AGENTRUND_*`` variable, ``./agentrund.toml``, the user's file,
 ``/etc/agentrund/config.toml``, default. Whatever is wrong is said at start, naming where it stands,
-the key and what was expected. It opens nothing but those files and decides nothing about running.
+the key and what was expected. It opens nothing but those files, looks how much memory the kernel gives, and
+decides nothing about running.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import difflib
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from agentrund.model.errors import UsageError
-from agentrund.service import places
+from agentrund.service import cgroups, places
 from agentrund.service import settings_types as kinds
 from agentrund.service.settings_types import Address, Kind
 
@@ -27,10 +28,16 @@ SYSTEM_FILE: Final = Path("/etc/agentrund/config.toml")
 DEFAULT: Final = "default"
 """The origin of a value nobody set."""
 
+CGROUP: Final = "default, for the memory limit of this cgroup"
+"""The origin of a ``max_memory`` that nobody set, where the usual one would be too much."""
+
+MEMORY: Final = 1 << 30
 MEMORY_MIN: Final = 128 << 20
 """What an idle collector takes, twice."""
 PIECES: Final = 16
 """A line or request is at most this part of the memory: it is held some four times over while it is taken."""
+OF_CGROUP: Final = 3 / 4
+"""Of what its cgroup (a container's for one) may have: the default of ``max_memory`` where that is less."""
 OTLP_GRPC: Final = Address("127.0.0.1", 4317)
 HTTP: Final = Address("127.0.0.1", 4318)
 SYNC_MODES: Final = ("interval", "always")
@@ -58,7 +65,7 @@ class Settings:
     idle_timeout: float = 1800.0
     otlp_run_key: str = "auto"
     group: str | None = None
-    max_memory: int = 1 << 30
+    max_memory: int = MEMORY
     token: str | None = field(default=None, repr=False)
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -124,8 +131,12 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
     system_file: Path = SYSTEM_FILE,
+    memory_limit: Callable[[], int | None] = cgroups.memory_limit,
 ) -> Settings:
-    """The effective settings. ``flags`` maps setting names to what was typed; None means not given."""
+    """The effective settings. ``flags`` maps setting names to what was typed; None means not given.
+
+    ``memory_limit`` tells what the kernel gives this process, in bytes.
+    """
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     origins: dict[str, str] = dict.fromkeys(NAMES, DEFAULT)
@@ -137,6 +148,10 @@ def load(
             # A value that loses is checked too: it would fail on the day the winner goes away.
             _convert(origin, name, raw)
     values.setdefault("root", places.default_root(env))
+    if "max_memory" not in values and (limit := memory_limit()) is not None:
+        most = max(MEMORY_MIN, int(limit * OF_CGROUP))
+        if most < MEMORY:
+            values["max_memory"], origins["max_memory"] = most, CGROUP
     settings = Settings(**values, origins=origins)
     return replace(settings, **_lowered(settings))
 

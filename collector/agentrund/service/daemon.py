@@ -15,10 +15,10 @@ from typing import Any, Final
 import uvloop
 
 from agentrund.formats.escape import block, one_line
-from agentrund.service import exposure, places, standard_streams
+from agentrund.service import cgroups, exposure, places, standard_streams
 from agentrund.service.access import Access
 from agentrund.service.collector import Collector
-from agentrund.service.config import Settings
+from agentrund.service.config import CGROUP, Settings
 from agentrund.service.listener import Listener
 from agentrund.service.memory import keep_no_large_blocks
 from agentrund.store import descriptors
@@ -45,6 +45,7 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
     handler = standard_streams.StderrHandler()
     handler.setFormatter(_Harmless("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    _tell_of_memory(settings)
     # As many descriptors as we may have: each sender holds one, each watched process another.
     descriptors.keep_reserve()
     # A file-size limit must show as an error of the write, like a full disk.
@@ -62,6 +63,17 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
         # A derivation too long to wait for: the next start makes it again, this end is within its time.
         os._exit(0)
     return 0
+
+
+def _tell_of_memory(settings: Settings) -> None:
+    limit = cgroups.memory_limit()
+    if limit is None:
+        return
+    shown = f"max_memory is {settings.show('max_memory')}, and the kernel gives this cgroup {limit >> 20} MiB"
+    if settings.max_memory >= limit:
+        log.warning("%s: it may kill the collector before senders are told to wait; lower max_memory", shown)
+    elif settings.origins["max_memory"] == CGROUP:
+        log.info("%s", shown)
 
 
 class _Harmless(logging.Formatter):

@@ -20,9 +20,9 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def load(place: Path, flags=None, env=None):
+def load(place: Path, flags=None, env=None, limit=None):
     environ = {"HOME": str(place / "home"), **(env or {})}
-    return config.load(flags, environ=environ, system_file=place / "etc.toml")
+    return config.load(flags, environ=environ, system_file=place / "etc.toml", memory_limit=lambda: limit)
 
 
 def write_user_file(place: Path, text: str) -> Path:
@@ -199,3 +199,14 @@ def test_a_line_is_at_most_a_sixteenth_of_the_memory(place):
     with pytest.raises(UsageError, match="flag --max-line-bytes: `max_line_bytes` is too large") as caught:
         load(place, {"max_memory": "256MiB", "max_line_bytes": "17MiB"})
     assert "16MiB" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [(None, 1024), (2 << 30, 1024), (1 << 30, 768), (512 << 20, 384), (64 << 20, 128)]
+)
+def test_memory_is_what_the_cgroup_leaves_where_nobody_says_how_much(place, limit, most):
+    settings = load(place, limit=limit)
+    assert settings.max_memory == most << 20
+    assert (settings.origins["max_memory"] == config.CGROUP) is (most < 1024)
+    assert settings.max_line_bytes == settings.max_memory // 16
+    assert load(place, {"max_memory": "2GiB"}, limit=limit).max_memory == 2 << 30
