@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cgroups import freezable, freeze
 from support.daemon import Daemon
 from support.namespaces import UNSHARE, need_pid_namespaces
 from support.processes import Agent
@@ -140,6 +141,38 @@ def test_after_a_sleep_nobody_is_declared_dead(tmp_path, first):
                 until(lambda: "our own clock jumped" in daemon.stderr.read_text(), "the gap")
                 asker.settle()
         os.kill(awake[1], signal.SIGCONT)
+        agent.go_on()
+        assert agent.end() == 0
+        row = until(lambda: [row for row in daemon.rows() if row["status"] != "running"], "its end")[0]
+        assert row["status"] == "ok"
+        assert [r["type"] for r in daemon.trace()] == ["run.start", "log", "log", "run.end"]
+        daemon.kill()
+
+
+@pytest.mark.parametrize("watched", ["by heartbeat", "by its process"])
+def test_what_the_freezer_held_is_not_declared_dead(tmp_path, watched):
+    """As a container is paused: nobody is told, and everybody goes on at once."""
+    wrapper = []
+    if watched == "by heartbeat":
+        need_pid_namespaces()
+        wrapper = UNSHARE
+    with (
+        freezable() as group,
+        Daemon(tmp_path, heartbeat_timeout="2s", wrapper=wrapper) as daemon,
+        Agent(daemon.socket, SLEEPER) as agent,
+    ):
+        agent.wait_ready()
+        collector = collector_pid(daemon) if wrapper else daemon.process.pid
+        for pid in (collector, agent.process.pid):
+            (group / "cgroup.procs").write_text(str(pid))
+        for _ in range(2):
+            freeze(group, frozen=True)
+            asleep = time.monotonic()
+            until(lambda begun=asleep: time.monotonic() > begun + 3, "more than the timeout")
+            freeze(group, frozen=False)
+            with RawClient(daemon.socket) as asker:
+                asker.settle()
+        until(lambda: "our own clock jumped" in daemon.stderr.read_text(), "the gap")
         agent.go_on()
         assert agent.end() == 0
         row = until(lambda: [row for row in daemon.rows() if row["status"] != "running"], "its end")[0]
