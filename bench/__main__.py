@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import banner_latency, client_emit, startup, stream, sync
+from bench import bad_peers, banner_latency, client_emit, startup, stream, sync
 
 
 def main() -> None:
@@ -19,6 +19,7 @@ def main() -> None:
         "client emit 1 KB": client_emit.measure(),
         "client import": client_emit.import_ms(),
         "start, old runs": startup.measure(),
+        "among 500 bad peers": bad_peers.measure(),
         "banner after SIGKILL": banner_latency.measure(),
     }
     for name, facts in found.items():

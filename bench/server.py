@@ -15,7 +15,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Server:
     """``agentrund serve`` on a temporary root, pinned to the first core where there are two."""
 
-    def __init__(self, base: Path, sync: str = "interval") -> None:
+    def __init__(self, base: Path, sync: str = "interval", otlp: str = "off") -> None:
         self.root, self.socket = base / "root", base / "s.sock"
         command = [
             sys.executable,
@@ -28,7 +28,7 @@ class Server:
             str(self.socket),
         ]
         self.process = subprocess.Popen(
-            [*command, "--otlp-grpc", "off", "--sync", sync],
+            [*command, "--otlp-grpc", otlp, "--sync", sync],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "AGENTRUND_SPOOL": str(base / "spool")},

@@ -18,7 +18,7 @@ from support.otlp_send import SERVICES
 from support.raw_client import RawClient
 from support.waiting import until
 
-LIMIT = 160 * MIB
+LIMIT = 192 * MIB
 LARGEST = LIMIT // 16
 EXPORT = f"/opentelemetry.proto.collector.{SERVICES['traces']}/Export"
 
@@ -72,6 +72,7 @@ def test_large_requests_at_once_wait_outside(daemon):
 def test_long_lines_at_once_wait_outside(daemon):
     def send(n: int) -> None:
         with RawClient(daemon.socket) as client:
+            client.sock.settimeout(60)  # it waits for those before it
             client.hello(f"s{n}")
             client.send(log(1, str(n % 10) * (LARGEST * 9 // 10)), {"n": 2, "type": "run.end"})
             client.acked(2)

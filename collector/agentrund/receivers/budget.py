@@ -3,25 +3,34 @@
 Two ways to hold bytes: ``count`` for what is there already (the begun lines of the socket, request
 bodies that wait for their turn), and a ``Claim`` for the most that a read may bring, asked for before
 it. Claims are granted in the order they were asked for, and one is always granted: whoever reads
-comes to an end, so nobody waits for ever. Pure: no I/O, no clock.
+comes to an end, so nobody waits for ever. Small claims have a lane of their own beside those who wait for
+much room: what dawdles there holds nobody else up. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
+
+SMALL: Final = 1 / 32
+"""Of the limit: a claim of that size may pass those who wait,"""
+LANE: Final = 1 / 8
+"""and so much of the limit, beyond it, is what such claims have together."""
 
 
 class Claim:
     """Room for ``size`` bytes, once ``granted``. ``close`` gives it back, or withdraws it."""
 
-    __slots__ = ("_budget", "_on_grant", "granted", "size")
+    __slots__ = ("_budget", "_on_grant", "granted", "passed", "size")
 
     def __init__(self, budget: Budget, size: int, on_grant: Callable[[], None]) -> None:
         self._budget: Budget | None = budget
         self._on_grant = on_grant
         self.size = size
         self.granted = False
+        self.passed = False
+        """Granted past others."""
 
     def grant(self) -> None:
         """The budget has room now."""
@@ -43,7 +52,10 @@ class Budget:
         self.used = 0
         self._tight = False
         self._granted = 0
-        self._waiting: deque[Claim] = deque()
+        self._in_lane = 0
+        self._waiting: OrderedDict[Claim, None] = OrderedDict()
+        self._small: OrderedDict[Claim, None] = OrderedDict()
+        """Those of them that may pass."""
 
     @property
     def waiting(self) -> int:
@@ -65,6 +77,10 @@ class Budget:
         self._tight = tight
         self._serve()
 
+    def is_small(self, size: int) -> bool:
+        """Whether a claim of ``size`` may pass those who wait for more."""
+        return size <= self.limit * SMALL
+
     def count(self, change: int) -> None:
         """Bytes that are held without a claim have grown, or shrunk (negative)."""
         self.used += change
@@ -74,27 +90,44 @@ class Budget:
     def claim(self, size: int, on_grant: Callable[[], None]) -> Claim:
         """Ask for room. ``on_grant`` is called when it is granted, which may be before this returns."""
         claim = Claim(self, size, on_grant)
-        self._waiting.append(claim)
+        self._waiting[claim] = None
+        if self.is_small(size):
+            self._small[claim] = None
         self._serve()
         return claim
 
     def give_up(self, claim: Claim) -> None:
         """A claim is closed."""
         if claim.granted:
-            self._granted -= 1
+            self._in_lane -= claim.size if claim.passed else 0
+            self._granted -= not claim.passed
             self.used -= claim.size
         else:
-            self._waiting.remove(claim)
+            self._forget(claim)
         self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self._fits(self._waiting[0].size):
-            claim = self._waiting.popleft()
+        while self._waiting and self._fits(first := next(iter(self._waiting))):
             self._granted += 1
-            self.used += claim.size
-            claim.grant()
+            self._grant(first)
+        while self._small and self._may_pass(first := next(iter(self._small))):
+            first.passed = True
+            self._in_lane += first.size
+            self._grant(first)
 
-    def _fits(self, size: int) -> bool:
+    def _grant(self, claim: Claim) -> None:
+        self._forget(claim)
+        self.used += claim.size
+        claim.grant()
+
+    def _forget(self, claim: Claim) -> None:
+        del self._waiting[claim]
+        self._small.pop(claim, None)
+
+    def _fits(self, claim: Claim) -> bool:
         if self._granted == 0:
             return True
-        return not self._tight and self.used + size <= self.limit
+        return not self._tight and self.used - self._in_lane + claim.size <= self.limit
+
+    def _may_pass(self, claim: Claim) -> bool:
+        return not self._tight and self._in_lane + claim.size <= self.limit * LANE

@@ -39,6 +39,8 @@ _SERVICES: Final = {
 STREAMS: Final = 128
 """Requests of one connection at a time; its sender keeps the others."""
 HANDSHAKE_S: Final = 30.0
+PING_EVERY_S: Final = 60.0
+PING_ANSWER_S: Final = 20.0
 READ_S: Final = 10.0
 """A request that is not whole after this long makes room, where others wait."""
 
@@ -82,6 +84,12 @@ class OtlpGrpcServer:
                 ("grpc.http2.max_ping_strikes", 0),
                 # Who connects and says nothing that HTTP/2 knows is let go.
                 ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
+                # Who does not answer is gone, as when a cable was pulled: nothing else tells for hours.
+                ("grpc.keepalive_time_ms", int(PING_EVERY_S * 1000)),
+                ("grpc.keepalive_timeout_ms", int(PING_ANSWER_S * 1000)),
+                ("grpc.http2.ping_timeout_ms", int(PING_ANSWER_S * 1000)),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.max_pings_without_data", 0),
                 # With it a second collector would silently share the port.
                 ("grpc.so_reuseport", 0),
             ],

@@ -34,6 +34,50 @@ SENDERS: Final = 1024
 _Turn = tuple[asyncio.Future[Claim], int]
 
 
+class _Lane:
+    """Requests that wait, and the claim for the one whose turn is next."""
+
+    def __init__(self, budget: Budget, *, newest_first: bool) -> None:
+        self._budget = budget
+        self._newest_first = newest_first
+        self._next: Claim | None = None
+        self.queue: deque[_Turn] = deque()
+
+    def pump(self, has_room: Callable[[], bool]) -> None:
+        """Let in who can be let in."""
+        while self.queue and has_room():
+            if self._next is None:
+                size = self.queue[self._first][1]
+                self._next = self._budget.claim(size, lambda: self._granted(has_room))
+            if not self._next.granted:
+                return
+            claim, self._next = self._next, None
+            turn, _ = self.queue[self._first]
+            del self.queue[self._first]
+            turn.set_result(claim)
+        self.take_back()
+
+    def add(self, place: _Turn) -> None:
+        """One more waits. Where the newest is first, what was claimed for another is its now."""
+        self.queue.append(place)
+        if self._newest_first and self._next is not None and self._next.size != place[1]:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Nothing is claimed any more."""
+        claim, self._next = self._next, None
+        if claim is not None:
+            claim.close()
+
+    @property
+    def _first(self) -> int:
+        return -1 if self._newest_first else 0
+
+    def _granted(self, has_room: Callable[[], bool]) -> None:
+        if self._next is not None:  # else ``pump`` itself looks at it
+            self.pump(has_room)
+
+
 class Admission:
     """Lets requests in one after the other, as far as ``budget`` and ``has_room`` (of what follows) allow."""
 
@@ -42,15 +86,17 @@ class Admission:
         self._budget = budget
         self._size = size
         self._has_room = has_room
-        self._queue: deque[_Turn] = deque()
+        self._small = _Lane(budget, newest_first=False)
+        # Those of whom nothing is known, or that they send much. Who has waited here for long may be one of
+        # hundreds that begin a request and never end it: none of them must hold up who has just come.
+        self._others = _Lane(budget, newest_first=True)
         self._largest: OrderedDict[str, int] = OrderedDict()
-        self._next: Claim | None = None
         self.refused = 0
 
     @property
     def waiting(self) -> int:
         """Requests that wait to be read."""
-        return len(self._queue)
+        return len(self._small.queue) + len(self._others.queue)
 
     def note(self, sender: str, size: int) -> None:
         """A request of ``size`` bytes has come from a connection: those that follow will be like it."""
@@ -68,52 +114,38 @@ class Admission:
 
         Raises Overloaded where there is none in time.
         """
-        if len(self._queue) >= WAITING_MAX:
+        if self.waiting >= WAITING_MAX:
             raise self._overloaded()
         patience = PATIENCE_S if remaining_s is None else min(PATIENCE_S, remaining_s * PATIENCE)
         turn: asyncio.Future[Claim] = asyncio.get_running_loop().create_future()
         place = (turn, self._room(sender))
-        self._queue.append(place)
-        self.pump()
+        lane = self._small if self._budget.is_small(place[1]) else self._others
+        lane.add(place)
+        lane.pump(self._has_room)
         try:
             if not turn.done():
                 await asyncio.wait((turn,), timeout=patience)
         except asyncio.CancelledError:
-            self._leave(place)
+            self._leave(lane, place)
             raise
         if not turn.done():
-            self._leave(place)
+            self._leave(lane, place)
             raise self._overloaded()
         return turn.result()
 
-    def _leave(self, place: _Turn) -> None:
+    def _leave(self, lane: _Lane, place: _Turn) -> None:
         """Somebody waits no more; where its turn has just come, it is the next one's."""
         if place[0].done():
             place[0].result().close()
         else:
-            self._queue.remove(place)
-            self._take_back()  # it may have been asked for the one that has left
-        self.pump()
+            lane.queue.remove(place)
+            lane.take_back()  # it may have been asked for the one that has left
+        lane.pump(self._has_room)
 
     def pump(self) -> None:
         """Let in who can be let in; called whenever there may be room."""
-        while self._queue and self._has_room():
-            if self._next is None:
-                self._next = self._budget.claim(self._queue[0][1], self._granted)
-            if not self._next.granted:
-                return
-            claim, self._next = self._next, None
-            self._queue.popleft()[0].set_result(claim)
-        self._take_back()
-
-    def _take_back(self) -> None:
-        claim, self._next = self._next, None
-        if claim is not None:
-            claim.close()
-
-    def _granted(self) -> None:
-        if self._next is not None:  # else ``pump`` itself looks at it
-            self.pump()
+        self._small.pump(self._has_room)
+        self._others.pump(self._has_room)
 
     def _overloaded(self) -> Overloaded:
         self.refused += 1

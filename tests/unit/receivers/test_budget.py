@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrund.receivers.budget import Budget, Claim
+from agentrund.receivers.budget import LANE, Budget, Claim
 
 
 def asked(budget: Budget, size: int, granted: list[int], name: int = 0) -> Claim:
@@ -55,12 +55,33 @@ def test_an_end_of_scarcity_lets_those_in_who_wait():
     assert granted == [0, 1, 2]
 
 
+def test_a_small_claim_passes_those_who_wait_and_large_ones_are_not_kept_from_their_turn():
+    budget, granted = Budget(320), []
+    first = asked(budget, 200, granted, 1)
+    asked(budget, 200, granted, 2)
+    small = [asked(budget, 10, granted, n) for n in range(10, 16)]
+    assert granted == [1, 10, 11, 12, 13], "an eighth of the limit"
+    first.close()
+    assert granted == [1, 10, 11, 12, 13, 2, 14, 15], "in the order they asked again"
+    for claim in small:
+        claim.close()
+    assert budget.used == 200
+
+
+def test_while_memory_is_short_nobody_passes():
+    budget, granted = Budget(320), []
+    budget.tight = True
+    asked(budget, 200, granted, 1)
+    asked(budget, 1, granted, 2)
+    assert granted == [1]
+
+
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=60))
 def test_nobody_waits_for_ever_and_the_limit_holds(plays):
     budget, granted, open_claims = Budget(100), [], []
     for size, which in plays:
         open_claims.append(asked(budget, size, granted))
-        assert budget.used <= 100
+        assert budget.used <= 100 * (1 + LANE)
         if which < len(open_claims):
             open_claims.pop(which).close()
     while open_claims:

@@ -21,8 +21,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from agentrund.model.errors import Overloaded, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, Signal
+from agentrund.receivers import otlp_grpc
 from agentrund.receivers.bearer import Bearer
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer, parse_peer
+from support import http2
 from support.otlp_sink import Sink
 
 PATH = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
@@ -260,3 +262,21 @@ def test_refusals_are_logged_once_in_a_while(caplog, bearer):
 )
 def test_peers_are_read(peer, parsed):
     assert parse_peer(peer) == parsed
+
+
+def test_who_answers_no_ping_is_given_up_and_who_is_only_silent_is_not(monkeypatch):
+    monkeypatch.setattr(otlp_grpc, "PING_EVERY_S", 0.2)
+    monkeypatch.setattr(otlp_grpc, "PING_ANSWER_S", 1.0)
+
+    async def use(sink, server, port):
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            export = channel.unary_unary(PATH.format("trace", "Trace"))
+            await export(b"before")
+            reader, gone = await asyncio.open_connection("127.0.0.1", port)
+            gone.write(http2.GREETING)
+            await asyncio.wait_for(reader.read(), 20)
+            gone.close()
+            await export(b"after")
+
+    before, after = serving(use).taken
+    assert before[3].port == after[3].port, "the same connection"

@@ -19,7 +19,7 @@ def entering(door: Admission, count: int) -> list[asyncio.Task]:
     return [asyncio.ensure_future(door.enter(60.0, "a")) for _ in range(count)]
 
 
-def test_requests_come_in_in_order_as_far_as_there_is_room():
+def test_requests_come_in_as_far_as_there_is_room_and_the_newest_of_those_that_wait_first():
     async def run() -> None:
         budget = Budget(100)
         door = Admission(budget, 40, lambda: True)
@@ -29,10 +29,10 @@ def test_requests_come_in_in_order_as_far_as_there_is_room():
         assert (door.waiting, budget.used) == (2, 80)
         tasks[1].result().close()
         await turns()
-        assert [t.done() for t in tasks] == [True, True, True, False]
-        for task in (tasks[0], tasks[2]):
+        assert [t.done() for t in tasks] == [True, True, False, True]
+        for task in (tasks[0], tasks[3]):
             task.result().close()
-        (await tasks[3]).close()
+        (await tasks[2]).close()
         assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
 
     asyncio.run(run())
@@ -123,7 +123,7 @@ def test_who_sends_small_requests_is_given_little_room_and_many_come_in(monkeypa
     asyncio.run(run())
 
 
-def test_who_leaves_the_queue_does_not_leave_its_size_to_the_next(monkeypatch):
+def test_nobody_is_given_the_room_that_was_asked_for_another(monkeypatch):
     monkeypatch.setattr(admission, "SMALL", 10)
 
     async def run() -> None:
@@ -132,14 +132,44 @@ def test_who_leaves_the_queue_does_not_leave_its_size_to_the_next(monkeypatch):
         door.note("a", 1)
         first = await door.enter(None, "a")
         large = asyncio.ensure_future(door.enter(60.0, "b"))
-        small = asyncio.ensure_future(door.enter(60.0, "a"))
         await turns()
-        assert not small.done()
-        large.cancel()
+        small = await door.enter(60.0, "a")
+        assert (small.size, large.done()) == (10, False)
+        gone = asyncio.ensure_future(door.enter(60.0, "c"))
         await turns()
-        assert (await small).size == 10
+        gone.cancel()
         first.close()
-        small.result().close()
+        small.close()
+        assert (await large).size == 100
+        large.result().close()
         assert (budget.used, budget.waiting) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_who_is_known_for_small_requests_passes_those_who_dawdle(monkeypatch):
+    monkeypatch.setattr(admission, "SMALL", 10)
+
+    async def run() -> None:
+        budget = Budget(320)
+        door = Admission(budget, 200, lambda: True)
+        door.note("a", 1)
+        dawdlers = [asyncio.ensure_future(door.enter(60.0, f"d{n}")) for n in range(5)]
+        await turns()
+        small = [asyncio.ensure_future(door.enter(60.0, "a")) for _ in range(5)]
+        await turns()
+        assert [t.done() for t in dawdlers] == [True, False, False, False, False]
+        assert [t.done() for t in small] == [True, True, True, True, False], (
+            "as many as their lane has room for"
+        )
+        small[0].result().close()
+        (await small[4]).close()
+        for task in small[1:4]:
+            task.result().close()
+        for task in dawdlers[1:]:
+            task.cancel()
+        dawdlers[0].result().close()
+        await turns()
+        assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
 
     asyncio.run(run())
