@@ -171,7 +171,7 @@ SUITES: Final = (
     Suite(
         "overload",
         "memory, sizes, bombs, deaf and silent peers",
-        (f"{_HERE}test_limits.py", f"{_HERE}test_overload.py"),
+        (f"{_HERE}test_limits.py", f"{_HERE}test_overload.py", f"{_HERE}test_short_runs.py"),
     ),
     Suite(
         "encodings",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -155,31 +154,3 @@ def test_other_protocols_on_the_grpc_port_leave_a_quiet_log(daemon):
                 pass
     assert export(daemon, request(0, 10)) is grpc.StatusCode.OK
     assert len(daemon.stderr.read_text()) < 1000
-
-
-def runs(daemon: Daemon, first: int, count: int) -> None:
-    """Short runs over four connections, each finished before the next on its connection begins."""
-
-    def tell(part: int) -> None:
-        with RawClient(daemon.socket) as client:
-            for n in range(first + part, first + count, 4):
-                client.send(
-                    {"op": "hello", "v": 1, "source": f"s{n}"}, log(1, "x"), {"n": 2, "type": "run.end"}
-                )
-                client.acked(2)
-
-    with ThreadPoolExecutor(4) as senders:
-        list(senders.map(tell, range(4)))
-    until(lambda: status(daemon)["finalising"] == 0, "the derived files")
-
-
-@pytest.mark.parametrize(
-    ("few", "many", "share"),
-    [(300, 1200, 1.15), pytest.param(1000, 50_000, 1.1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
-)
-def test_short_runs_leave_nothing_behind(daemon, few, many, share):
-    runs(daemon, 0, few)
-    before = resident(daemon.process.pid)
-    runs(daemon, few, many - few)
-    assert resident(daemon.process.pid) < before * share
-    assert len(os.listdir(f"/proc/{daemon.process.pid}/fd")) < 600
