@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import random
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Protocol
 
 import grpc
@@ -43,6 +43,9 @@ class Wire(Protocol):
     def export(self, body: bytes, timeout: float) -> None:
         """Send one request. Raises NotAnsweredError."""
 
+    def close(self) -> None:
+        """Hang up; a channel that is left open goes on looking for its collector."""
+
 
 class GrpcWire:
     """A channel of its own."""
@@ -53,8 +56,8 @@ class GrpcWire:
             ("grpc.initial_reconnect_backoff_ms", 50),
             ("grpc.max_reconnect_backoff_ms", 200),
         ]
-        channel = grpc.insecure_channel(address, options=options)
-        self._export = channel.unary_unary(f"/opentelemetry.proto.collector.{SERVICES[signal]}/Export")
+        self._channel = grpc.insecure_channel(address, options=options)
+        self._export = self._channel.unary_unary(f"/opentelemetry.proto.collector.{SERVICES[signal]}/Export")
 
     def export(self, body: bytes, timeout: float) -> None:
         try:
@@ -62,6 +65,9 @@ class GrpcWire:
         except grpc.RpcError as error:
             code = error.code().name
             raise NotAnsweredError(f"{code}: {error.details()}", final=code not in GRPC_RETRYABLE) from error
+
+    def close(self) -> None:
+        self._channel.close()
 
 
 class HttpWire:
@@ -94,6 +100,10 @@ class HttpWire:
             final = response.status not in HTTP_RETRYABLE
             raise NotAnsweredError(f"{response.status}: {answer[:200]!r}", final=final)
 
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
 
 def run_otlp(orders: Orders) -> None:
     """Send what there is to send; what no exporter would repeat is written down."""
@@ -101,7 +111,16 @@ def run_otlp(orders: Orders) -> None:
     signal = SIGNALS[orders.kind]
     chance = random.Random(f"{orders.producer} gives up")
     address = str(orders.otlp)
-    wire: Wire = (HttpWire if address.startswith("http://") else GrpcWire)(address, signal)
+    with contextlib.closing(_wire(address, signal)) as wire:
+        _send_all(orders, signal, wire, source, chance)
+    source.ledger.ended()
+
+
+def _wire(address: str, signal: Signal) -> Wire:
+    return (HttpWire if address.startswith("http://") else GrpcWire)(address, signal)
+
+
+def _send_all(orders: Orders, signal: Signal, wire: Wire, source: Source, chance: random.Random) -> None:
     for number in itertools.count(1):
         events = list(_batch(source))
         if not events:
@@ -109,7 +128,7 @@ def run_otlp(orders: Orders) -> None:
         request = (_logs if signal is Signal.LOGS else _spans)(orders, number, events)
         for _ in range(chance.randrange(4) if orders.hasty else 0):
             # A deadline that may come before the answer, after the request was stored.
-            with suppress(NotAnsweredError):
+            with contextlib.suppress(NotAnsweredError):
                 wire.export(request, chance.uniform(0.001, 0.02))
             source.ledger.repeated()
         # As if the answers were lost on their way: a hasty one sends again what was stored.
@@ -118,7 +137,6 @@ def run_otlp(orders: Orders) -> None:
             if again:
                 source.ledger.repeated()
         source.ledger.acked(source.n)
-    source.ledger.ended()
 
 
 def _batch(source: Source) -> Iterator[dict[str, object]]:

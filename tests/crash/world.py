@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from crash.oracle import Violation
 from crash.scenario import Scenario
 from crash.sender import Orders
 from support.daemon import Daemon
+from support.ports import free_port
 from support.raw_client import RawClient
 
 TESTS = Path(__file__).parent.parent
@@ -229,10 +229,3 @@ def verified(root: Path) -> list[Violation]:
 def without_sockets(folder: str, names: list[str]) -> list[str]:
     """For copies of a world: a socket cannot be copied."""
     return [name for name in names if Path(folder, name).is_socket()]
-
-
-def free_port() -> int:
-    """A port that stays ours over restarts, as far as that can be had."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -13,6 +13,8 @@ NAVIGATE: Final = "NAVIGATE.md"
 STATE: Final = ".agentrund"
 LOCK: Final = "lock"
 INTAKE: Final = "intake"
+FORWARDED: Final = "forwarded"
+"""The number of the last request that was passed on, in decimal digits."""
 QUARANTINE: Final = "quarantine"
 """Below the state folder."""
 

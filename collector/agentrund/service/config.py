@@ -66,6 +66,8 @@ class Settings:
     otlp_run_key: str = "auto"
     group: str | None = None
     max_memory: int = MEMORY
+    forward: str | None = None
+    forward_headers: Mapping[str, str] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -92,6 +94,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "otlp_run_key": kinds.choice(RUN_KEYS),
     "group": kinds.GROUP,
     "max_memory": kinds.size(MEMORY_MIN),
+    "forward": kinds.URL,
+    "forward_headers": kinds.HEADERS,
     "token": kinds.TOKEN,
     "tls_cert": kinds.FILE,
     "tls_key": kinds.FILE,
@@ -112,6 +116,8 @@ ABOUT: Final[Mapping[str, str]] = {
     "idle_close": "how long a run named in single events waits for the next one",
     "idle_timeout": "silence that ends a run with no process to watch",
     "otlp_run_key": "what makes OTLP data one run",
+    "forward": "a second OTLP backend that everything received over OTLP is passed on to",
+    "forward_headers": "headers that it wants, such as its key",
     "token": "bearer token that every OTLP request must carry",
     "tls_cert": "PEM file with the OTLP listener's certificate, and those it was signed with",
     "tls_key": "PEM file with the certificate's key",

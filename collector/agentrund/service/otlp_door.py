@@ -17,7 +17,7 @@ from agentrund.receivers.http_server import HttpServer, listen
 from agentrund.receivers.otlp_grpc import OtlpGrpcServer
 from agentrund.receivers.otlp_http import OtlpHttpApp
 from agentrund.sequencer.otlp_runs import OtlpRuns
-from agentrund.service import port_owner
+from agentrund.service import forwarding, port_owner
 from agentrund.service.config import Settings
 from agentrund.service.exposure import Demands
 from agentrund.service.otlp_replay import OtlpReplay
@@ -62,6 +62,9 @@ class OtlpDoor:
             budget=budget,
             max_request_bytes=settings.max_request_bytes,
         )
+        self._forwarding = forwarding.from_settings(settings, runs, intake, folder)
+        if self._forwarding is not None:
+            self.service.on_stored = self._forwarding.poke
         self._grpc: OtlpGrpcServer | None = None
         self._http: HttpServer | None = None
         self._app: OtlpHttpApp | None = None
@@ -83,6 +86,8 @@ class OtlpDoor:
         Raises Unavailable where an address cannot be had, naming who has it.
         """
         self.service.start()
+        if self._forwarding is not None:
+            self._forwarding.start()
         if self._settings.otlp_grpc is not None:
             self.grpc_address = await self._start_grpc(self._settings.otlp_grpc)
         if self._settings.http is not None:
@@ -140,12 +145,19 @@ class OtlpDoor:
             "unauthenticated": 0 if self._bearer is None else self._bearer.refused,
         }
 
+    @property
+    def forwarding(self) -> Json | None:
+        """What ``status`` shows of forwarding; None where nothing is forwarded."""
+        return None if self._forwarding is None else self._forwarding.status()
+
     async def stop(self) -> None:
         """Stop listening, work off what was acknowledged."""
         doors = [door.stop(STOP_GRACE_S) for door in (self._grpc, self._http) if door is not None]
         await asyncio.gather(*doors)
         if self._app is not None:
             await self._app.settled()
+        if self._forwarding is not None:
+            await self._forwarding.stop()
         await self.service.stop()
 
 

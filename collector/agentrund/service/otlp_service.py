@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from agentrund.model.errors import Damaged, Rejected
@@ -83,6 +83,8 @@ class OtlpService:
         self.duplicates = 0
         self.rejected = 0
         self._told_at: float | None = None
+        self.on_stored: Callable[[], None] = lambda: None
+        """Called when the journal has a new request."""
         runner.on_exit = self._process_exited
 
     @property
@@ -139,6 +141,7 @@ class OtlpService:
             self._syncing.wrote(self._intake.unsynced)
             self._enqueue(record, now)
             self._wake.set()
+            self.on_stored()
         # Where this fails the request is in the journal and goes on its way: sent again, it is a duplicate.
         await self._syncing.kept(self._intake.unsynced)
         taken = Taken.DUPLICATE if record is None else Taken.STORED

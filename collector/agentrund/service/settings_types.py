@@ -10,10 +10,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -32,6 +33,7 @@ _BYTES: Final = {
 _ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>\d{1,5})")
 _PORT_MAX: Final = 65535
 _TOKEN: Final = re.compile(r"(?=.{16})[A-Za-z0-9._~+/-]+=*", re.ASCII)
+_HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _NAME: Final = re.compile(r"[^\s:,/\x00-\x1f]{1,64}")
 NONE: Final = "none"
 """How the absence of an optional value is written."""
@@ -171,6 +173,27 @@ def _parse_token(value: Any) -> str:
     return value
 
 
+def _parse_url(value: Any) -> str | None:
+    if value == "off":
+        return None
+    parts = urlsplit(value) if isinstance(value, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError
+    if "@" in parts.netloc or parts.query or parts.fragment or parts.port == 0:
+        raise ValueError
+    return urlunsplit(parts).rstrip("/")
+
+
+def _parse_headers(value: Any) -> Mapping[str, str]:
+    pairs = [pair.partition("=") for pair in str(value).split(",")]
+    headers = {name.strip().lower(): unquote(text.strip()) for name, equals, text in pairs if equals}
+    if len(headers) < len(pairs) or not all(
+        _HEADER.fullmatch(name) and text.isprintable() and text.isascii() for name, text in headers.items()
+    ):
+        raise ValueError
+    return headers
+
+
 def _parse_address(value: Any) -> Address | None:
     if value == "off":
         return None
@@ -197,6 +220,20 @@ ADDRESS: Final = Kind(
     lambda address: "off" if address is None else str(address),
 )
 """A listener's address."""
+
+URL: Final = Kind(
+    'a URL such as http://127.0.0.1:4318 (without a user, a query or /v1/traces), or "off"',
+    _parse_url,
+    lambda url: "off" if url is None else str(url),
+)
+"""Where something is sent."""
+
+HEADERS: Final = optional(
+    Kind(
+        "headers such as authorization=Basic%20abc,x-tenant=7", _parse_headers, lambda _: "(set)", secret=True
+    )
+)
+"""What goes with a request; written as ``OTEL_EXPORTER_OTLP_HEADERS`` is."""
 
 TOKEN: Final = optional(
     Kind("at least 16 letters, digits or characters of ._~+/-=", _parse_token, lambda _: "(set)", secret=True)

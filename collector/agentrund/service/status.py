@@ -42,6 +42,7 @@ def status(collector: Collector) -> Json:
         ],
         "quiet_after_s": collector.settings.heartbeat_timeout,
         "otlp": collector.otlp.status(),
+        "forwarding": collector.otlp.forwarding,
         "memory": collector.memory.status(),
         "finalising": len(runs.finalising),
         "waiting_for_storage": runs.blocked,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -39,7 +40,7 @@ KEEP_SEGMENTS: Final = 16
 SEGMENT_BYTES: Final = 64 << 20
 """A segment that has reached this is closed; one request is never split."""
 
-_SUFFIX: Final = ".intake"
+SUFFIX: Final = ".intake"
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class _Segment:
 
     @property
     def name(self) -> str:
-        return f"{self.first:016d}{_SUFFIX}"
+        return f"{self.first:016d}{SUFFIX}"
 
 
 class _Place(NamedTuple):
@@ -98,12 +99,16 @@ class Intake:
         self._last_rq = 0
         self._fd = -1
         self.undone_bytes = 0
+        self.needed_from: Callable[[], int] = lambda: sys.maxsize
+        """Asked before a segment goes: the first number of the earliest one that somebody still reads."""
+        self.unread = 0
+        """Segments that had to go all the same."""
         # By name each time: the folder is opened anew where it was removed.
         self.unsynced = Unsynced("the intake journal", lambda: self._folder.again(), held)  # noqa: PLW0108
         for name in sorted(
-            n for n in self._folder.names() if n.endswith(_SUFFIX) and n.removesuffix(_SUFFIX).isdecimal()
+            n for n in self._folder.names() if n.endswith(SUFFIX) and n.removesuffix(SUFFIX).isdecimal()
         ):
-            self._load_safely(_Segment(int(name.removesuffix(_SUFFIX))), now)
+            self._load_safely(_Segment(int(name.removesuffix(SUFFIX))), now)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -139,12 +144,15 @@ class Intake:
         dropped = 0
         while len(self._segments) > 1:
             oldest = self._segments[0]
-            if oldest.undone or (oldest.newest > now - KEEP_S and len(self._segments) <= KEEP_SEGMENTS):
+            unread = oldest.first >= self.needed_from()
+            wanted = unread or oldest.newest > now - KEEP_S
+            if oldest.undone or (wanted and len(self._segments) <= KEEP_SEGMENTS):
                 break
             if oldest.written > self.unsynced.durable:
                 break  # after a failed sync it is written again
             self._folder.remove(oldest.name)
             del self._segments[0]
+            self.unread += unread
             dropped += 1
         return dropped
 
@@ -154,6 +162,11 @@ class Intake:
         self._folder.close()
 
     # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> int:
+        """The greatest number given so far."""
+        return self._last_rq
 
     @property
     def undone(self) -> int:
