@@ -57,6 +57,8 @@ class Node:
     pending: bool = False
     """Only its beginning is known."""
     opened: bool = False
+    told_below: bool = False
+    """An inner account of the same was told before it came."""
 
     @property
     def what(self) -> SpanKind:
@@ -253,7 +255,8 @@ class TraceTree:
         elif (twin := self._twin(node)) is not None:
             node.role, node.into = Role.MERGED, twin
         else:
-            node.role = Role.SILENT if self._told_below(node) else Role.STEP
+            node.told_below = self._told_below(node)
+            node.role = Role.SILENT if node.told_below else Role.STEP
 
     def _twin(self, node: Node) -> Node | None:
         """The span that already tells what ``node`` tells."""
@@ -284,10 +287,10 @@ class TraceTree:
             if inner.id in seen:
                 continue
             seen.add(inner.id)
-            if inner.role is Role.STEP:
-                if inner.opened and _same(node, inner):
-                    return True
-            else:
+            # One that is silent for what lies below it need not be looked below again.
+            if (inner.told_below or (inner.role is Role.STEP and inner.opened)) and _same(node, inner):
+                return True
+            if inner.role is not Role.STEP:
                 stack += self._children.get(inner.id, ())
         return False
 

@@ -182,8 +182,10 @@ class Lives:
 
     def run_over(self, actor: RunActor) -> None:
         """The attempt of a run has ended, for all who took part."""
-        for source in actor.state.sources:
-            self.has_left(source)
+        last = len(actor.state.attempts) and actor.state.attempts[-1].n
+        for source in actor.state.sources.values():
+            if source.attempt == last:
+                self.has_left(source.id)
 
     def linger(self, actor: RunActor) -> None:
         """End a run that everybody has left, unless somebody comes within ``idle_close``."""

@@ -37,6 +37,7 @@ class RunEntries:
         self._chores = chores
         self._open_actor = open_actor
         self._grown: dict[str, None] = {}
+        self._resumed: set[str] = set()
 
     # -- beginnings -------------------------------------------------------------------------------
 
@@ -49,20 +50,23 @@ class RunEntries:
         self._index.put(index_rows.running_row(state) | {"status": RUNNING})
 
     def announce(self, actor: RunActor) -> None:
-        """An attempt has just begun."""
+        """An attempt has just begun.
+
+        A further one is told of with the next ``refresh``: the metadata lists all attempts, and a session may
+        have thousands, one right after another.
+        """
         actor.files.unsynced.made_above()
-        self._chores.do(f"metadata of {actor.run_id}", partial(self._announce, actor))
+        if len(actor.state.attempts) > 1:
+            self._resumed.add(actor.run_id)
+            self.grown(actor.run_id)
+        else:
+            self._chores.do(f"metadata of {actor.run_id}", partial(self._announce, actor))
         self._chores.do("latest", partial(self._root.point_latest, actor.run_id))
 
     def _announce(self, actor: RunActor) -> None:
-        state = actor.state
-        attempt = state.attempt
-        if attempt is None or not state.is_open:
-            return
-        if attempt.n > 1:
-            self._index.put(index_rows.running_row(state))
-        self._point_session(state)
-        actor.files.write(layout.META, meta.encode(state))
+        if actor.state.is_open:
+            self._point_session(actor.state)
+            actor.files.write(layout.META, meta.encode(actor.state))
 
     def adopt(self, run_id: str, session_id: str) -> None:
         """A run that began without a session has turned out to have one."""
@@ -75,11 +79,14 @@ class RunEntries:
         self._grown[run_id] = None
 
     def refresh(self, most: int | None = ROWS_AT_ONCE) -> None:
-        """Bring the rows of open runs that have grown up to what has happened, ``most`` at a time."""
+        """Bring what tells of open runs that have grown up to what has happened, ``most`` at a time."""
         for run_id in list(self._grown)[:most]:
             del self._grown[run_id]
-            actor = self._open_actor(run_id)
-            if actor is not None:
+            actor, resumed = self._open_actor(run_id), run_id in self._resumed
+            self._resumed.discard(run_id)
+            if actor is not None and resumed:
+                self.restore_soon(actor)
+            elif actor is not None:
                 row = index_rows.running_row(actor.state)
                 self._chores.do(f"row of {run_id}", partial(self._index.put, row))
 

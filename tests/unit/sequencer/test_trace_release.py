@@ -226,3 +226,19 @@ def test_a_notice_opens_a_step_that_its_span_closes():
     assert (start.event.type, start.event.src["half"]) == (kinds.AGENT_START, "open")
     (end,) = released(mapped(1), tree=tree)
     assert (end.event.type, end.event.src["half"]) == (kinds.AGENT_END, "close")
+
+
+def test_a_chain_that_comes_inside_out_costs_a_look_below_each_span():
+    looks = 0
+
+    class Counted(dict):
+        def get(self, *key):
+            nonlocal looks
+            looks += 1
+            return super().get(*key)
+
+    tree = TraceTree()
+    tree._children = Counted()
+    told = [released(mapped(n, n - 1, LLM, name="chat"), tree=tree) for n in range(1000, 1, -1)]
+    assert [len(fed) for fed in told] == [2] + [0] * 998, "the innermost is the account that is kept"
+    assert looks < 3 * 1000

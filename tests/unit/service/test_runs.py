@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from agentrund.model.errors import Rejected, RunUnusable, Unavailable
+from agentrund.service import run_entries
 from agentrund.store import folder as folders
 from support.inner_collector import Inner
 
@@ -231,8 +232,25 @@ def test_a_resume_says_running_before_its_record_is_there(play, monkeypatch):
         monkeypatch.setattr(again, "commit", lambda: (seen.append(inner.status(actor.run_id)), commit()))
         inner.enter("b", "s")
         assert seen == ["running"]
+        inner.runs.entries.refresh()
         meta = json.loads((inner.folder / "runs" / actor.run_id / "meta.json").read_text())
         assert [a["outcome"] for a in meta["attempts"]] == ["ok", "running"]
+
+    play(story)
+
+
+def test_metadata_that_lists_all_attempts_is_not_written_for_each_of_them(play, monkeypatch):
+    async def story(inner):
+        inner.say(inner.enter("first", "s"), "first", 1, "run.end")
+        written, encode = [], run_entries.meta.encode
+        monkeypatch.setattr(run_entries.meta, "encode", lambda state: written.append(state) or encode(state))
+        for n in range(50):
+            inner.say(inner.enter(f"source-{n}", "s"), f"source-{n}", 1, "run.end")
+        last = inner.enter("last", "s")
+        inner.runs.entries.refresh()
+        assert len(written) == 1
+        meta = json.loads((inner.folder / "runs" / last.run_id / "meta.json").read_text())
+        assert len(meta["attempts"]) == 52
 
     play(story)
 
