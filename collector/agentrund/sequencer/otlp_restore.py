@@ -66,7 +66,8 @@ class RestoredRun:
             return None
         run.last_arrival = self._now
         if ended:
-            run.ended, run.members = True, dict.fromkeys(run.members, False)
+            run.end()
+            run.members = dict.fromkeys(run.members, False)
             known = runs.runs.setdefault(run.key, run)
         else:
             known = runs.runs[run.key] = run
