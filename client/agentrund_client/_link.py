@@ -24,6 +24,7 @@ from agentrund_client._buffer import CONTROL, EVENT, Buffer
 from agentrund_client._channel import Channel
 from agentrund_client._discover import socket_path
 from agentrund_client._guard import note_fault, notice
+from agentrund_client._heartbeat import Heartbeat
 from agentrund_client._loop import Loop, the_loop
 from agentrund_client._spool import Spool
 from agentrund_client._spool_folder import open_spool
@@ -71,9 +72,8 @@ class Link:
         self._refused = False  # the collector will never have us
         self._attempts_busy = 0
         self._retry = Backoff(hello["source"])
+        self._heartbeat = Heartbeat()
         self._quiet_until = 0.0
-        self._beat_every = 0.0
-        self._next_beat = 0.0
 
     # What the agent's threads call
 
@@ -145,10 +145,8 @@ class Link:
             return 0.0
         if self._spooling and self._greeted and not self._blocked:
             return 0.0
-        times = [self._next_beat] if self._beat_every else []
-        if time.monotonic() < self._quiet_until:
-            times.append(self._quiet_until)
-        return min(times, default=None)
+        quiet = self._quiet_until if time.monotonic() < self._quiet_until else None
+        return min((at for at in (self._heartbeat.at, quiet) if at is not None), default=None)
 
     def turn(self, events: int) -> None:
         """Read, write, reconnect: whatever is ready."""
@@ -270,7 +268,7 @@ class Link:
             self._retry.reset()
         self._channel, self._broken = None, None
         self._ready = self._greeted = self._blocked = False
-        self._beat_every = 0.0
+        self._heartbeat.ask(0.0)
         self._buffer.requeue()
         if self._spool is not None:
             self._to_spool()
@@ -342,8 +340,8 @@ class Link:
                 self._feed(self._spool)
             elif self._ready:
                 self._send_pending()
-        if self._beat_every:
-            self._beat()
+        if self._heartbeat.take() and not self._blocked:
+            self._send(encode_frame({"op": "heartbeat"}))
 
     def _unblock(self, channel: Channel) -> None:
         try:
@@ -366,12 +364,6 @@ class Link:
                 self._buffer.start()
             else:
                 return
-
-    def _beat(self) -> None:
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + self._beat_every
-            if not self._blocked:
-                self._send(encode_frame({"op": "heartbeat"}))
 
     def _retire(self) -> None:
         """After the run's end nothing is kept open for it. A spool file is left to whoever hands it in."""
@@ -439,8 +431,7 @@ class Link:
         self.welcome, self._greeted = frame, True
         self.hello["run_id"] = frame.get("run_id")
         self.max_line = int(frame.get("max_line_bytes") or LINE_BYTES)
-        self._beat_every = float(frame.get("heartbeat_s") or 0)
-        self._next_beat = time.monotonic() + self._beat_every
+        self._heartbeat.ask(float(frame.get("heartbeat_s") or 0))
         self._ack(frame.get("acked", 0))
         if self._spool is not None:
             self._spool.rewind(self.acked)
