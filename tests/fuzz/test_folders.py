@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from agentrund.cli import errors
 from agentrund.cli.main import main
 from support import mutate
+from support.planting import PLANTS, Outside, plant
 from support.read_everything import read_everything, sound_files, write_root
 
 RUN = "20260830_142233_a1b2"
+FILES = ("trace.jsonl", "agent.logs", "outline.md", "analytics.json", "meta.json", "blobs")
 CODES = {errors.DONE, errors.FOUND, errors.USAGE, errors.NO_SUCH_RUN, errors.UNREACHABLE, errors.DAMAGED}
 
 chances = st.integers(0, 2**64).map(Random)
@@ -66,6 +68,23 @@ def test_commands_end_with_a_documented_code_and_no_traceback(chance, tmp_path_f
             ["tail", RUN], ["verify"], ["verify", RUN], ["rebuild", RUN], ["reindex"], ["verify"],
         ):  # fmt: skip
             assert ended(main, command) in CODES, command
+
+
+@pytest.mark.parametrize("what", PLANTS)
+@pytest.mark.parametrize("name", ["index.jsonl", "runs", *(f"runs/{RUN}/{name}" for name in FILES)])
+def test_commands_end_whatever_kind_of_file_is_in_the_place_of_one(tmp_path, monkeypatch, name, what):
+    """They wait for no FIFO, read no device without an end, and leave alone what lies outside."""
+    base, outside = tmp_path / "root", Outside(tmp_path)
+    write_root(base, sound())
+    plant(base / name, what, outside)
+    monkeypatch.setenv("AGENTRUND_ROOT", str(base))
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        ["runs"], ["show", RUN], ["show", f"{RUN}#0008"], ["show", RUN, "--json"], ["tail", RUN], ["verify"], ["rebuild", RUN],
+        ["reindex"],
+    ):  # fmt: skip
+        assert ended(main, command) in CODES, command
+    assert outside.untouched()
 
 
 def ended(command, arguments) -> int:

@@ -63,7 +63,16 @@ PLANTS: dict[str, Callable[[Path, Outside], None]] = {
     "hard link": lambda path, outside: path.hardlink_to(outside.file),
     "fifo": lambda path, outside: os.mkfifo(path),
     "folder": lambda path, outside: path.mkdir(),
+    "file": lambda path, outside: path.write_text("planted"),
+    "looping link": lambda path, outside: path.symlink_to(path.name),
+    "socket": lambda path, outside: os.mknod(path, stat.S_IFSOCK | 0o600),
 }
+if os.geteuid() == 0:
+    PLANTS |= {
+        "endless device": lambda path, outside: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5)),
+        "full device": lambda path, outside: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 7)),
+        "block device": lambda path, outside: os.mknod(path, stat.S_IFBLK | 0o600, os.makedev(7, 250)),
+    }
 
 
 def plant(path: Path, what: str, outside: Outside) -> None:

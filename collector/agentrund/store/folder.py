@@ -190,7 +190,14 @@ class Folder:
             write_all(fd, data)
         finally:
             os.close(fd)
-        os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        self.move_over(temporary, name)
+
+    def move_over(self, temporary: str, name: str) -> None:
+        """Put a finished file or link in the place of ``name``. Raises Unavailable where that is a folder."""
+        try:
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except IsADirectoryError as error:
+            raise self._not_plain(name) from error
 
     def link(self, name: str, target: str) -> None:
         """Point a symbolic link at a relative ``target``, atomically replacing the one that is there."""
@@ -200,7 +207,7 @@ class Folder:
         except FileExistsError:
             self.remove(temporary)
             os.symlink(target, temporary, dir_fd=self.fd)
-        os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        self.move_over(temporary, name)
 
     def link_target(self, name: str) -> str | None:
         """Where a symbolic link points, None where there is none."""
@@ -210,9 +217,13 @@ class Folder:
             return None
 
     def remove(self, name: str) -> None:
-        """Remove a file or link, missing or not."""
-        with suppress(FileNotFoundError):
+        """Remove a file or link, missing or not. Raises Unavailable where it is a folder."""
+        try:
             os.unlink(name, dir_fd=self.fd)
+        except FileNotFoundError:
+            return
+        except IsADirectoryError as error:
+            raise self._not_plain(name) from error
 
     def names(self) -> list[str]:
         """What lies in it, unsorted."""

@@ -219,4 +219,4 @@ def _write_anew(folder: Folder, lines: Iterable[bytes]) -> None:
     fd = folder.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
         file.writelines(lines)
-    os.rename(temporary, layout.INDEX, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+    folder.move_over(temporary, layout.INDEX)

@@ -12,6 +12,7 @@ from agentrund.formats import layout, navigate
 from agentrund.model.errors import Damaged
 from agentrund.model.ids import is_run_id
 from agentrund.views.check_index import IndexRows, check_links
+from agentrund.views.check_kinds import check_kinds
 from agentrund.views.check_modes import check_root_modes
 from agentrund.views.check_run import RunCheck, check_runs_folder
 from agentrund.views.check_transcript import first_difference
@@ -37,6 +38,7 @@ def verify(
             return
         yield from _navigate(root)
         yield from check_root_modes(root)
+        yield from check_kinds(root)
         # Before the rows are read: a run has its row before it has its folder.
         try:
             found = [run_id for run_id in sorted(root.run_ids()) if is_run_id(run_id)]

@@ -95,6 +95,8 @@ def test_planted_in_the_root_before_a_start(tmp_path, outside, name, what):
             refusals.append((error.message, error.hint))
             return
         run = await told(inner, "second", "s2")
+        if (actor := inner.runs.resident(run)) is not None:
+            await inner.settle(actor)
         assert inner.status(run) == "ok"
         await inner.close()
 
@@ -146,6 +148,18 @@ def test_readers_neither_follow_nor_wait(tmp_path, outside, name, what):
         assert "kept to itself" not in text
     assert "inside" not in text
     assert listing(root) == before
+    if not as_a_kill_may_leave_it(name, what):
+        path = str(root / name.replace("RUN", run))
+        assert any(finding.path.startswith(path) for finding in verify(view)), "it is named"
+
+
+def as_a_kill_may_leave_it(name: str, what: str) -> bool:
+    """What was planted is of the right kind, or belongs to nobody."""
+    if what == "file":
+        return name.endswith((".new", "lock", ".txt")) and name not in (".latest.new", "sessions/.s.new")
+    if "link" in what and what != "hard link":
+        return name in (".latest.new", "sessions/.s.new")
+    return what == "folder" and name in ("sessions", "runs", ".agentrund", ".agentrund/quarantine")
 
 
 @pytest.mark.parametrize("what", PLANTS)
