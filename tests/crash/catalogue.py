@@ -171,7 +171,12 @@ SUITES: Final = (
     Suite(
         "overload",
         "memory, sizes, bombs, deaf and silent peers",
-        (f"{_HERE}test_limits.py", f"{_HERE}test_overload.py", f"{_HERE}test_short_runs.py"),
+        (
+            f"{_HERE}test_limits.py",
+            f"{_HERE}test_overload.py",
+            f"{_HERE}test_short_runs.py",
+            f"{_HERE}test_five_times.py",
+        ),
     ),
     Suite(
         "encodings",

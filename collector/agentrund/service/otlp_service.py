@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from agentrund.model.errors import Damaged, Rejected
+from agentrund.model.errors import Damaged, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, MetricItem, Peer, Signal
 from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
@@ -133,7 +133,11 @@ class OtlpService:
         await self._syncing.room(self._intake.unsynced.together)
         # Redaction of the body belongs here: nothing of it has touched the disk yet.
         now = self._clock.monotonic()
-        record = self._intake.append(self._clock.now(), signal, encoding, body, peer, now=now)
+        try:
+            record = self._intake.append(self._clock.now(), signal, encoding, body, peer, now=now)
+        except Unavailable:
+            self.admission.refused += 1
+            raise
         self.received += 1
         if record is None:
             self.duplicates += 1
