@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import grpc
 import pytest
+import zstandard
 
-from support import otlp_build
+from agentrund.model.otlp import Signal
+from support import otlp_build, otlp_doors
 from support.daemon import Daemon
 from support.memory import MIB, forget_peak, peak, resident
+from support.otlp_doors import BAD, BUSY, OK, TOO_LARGE, post, send
 from support.otlp_send import SERVICES
 from support.raw_client import RawClient
 from support.waiting import until
@@ -24,7 +29,8 @@ EXPORT = f"/opentelemetry.proto.collector.{SERVICES['traces']}/Export"
 
 @pytest.fixture
 def daemon(tmp_path):
-    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0", max_memory=f"{LIMIT // MIB}MiB") as running:
+    doors = {"otlp_grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
+    with Daemon(tmp_path, **doors, max_memory=f"{LIMIT // MIB}MiB") as running:
         forget_peak(running.process.pid)
         yield running
 
@@ -59,13 +65,20 @@ def request(n: int, size: int) -> bytes:
     return otlp_build.traces(span, resource={"service.name": "load"})
 
 
-def test_large_requests_at_once_wait_outside(daemon):
+@pytest.mark.parametrize("door", otlp_doors.DOORS)
+def test_large_requests_at_once_wait_outside(daemon, door):
     bodies = [request(n, LARGEST * 9 // 10) for n in range(16)]
+
+    def one(body: bytes) -> str:
+        # An exporter repeats what it is told to repeat.
+        return until(
+            lambda: (kind := send(daemon, door, Signal.TRACES, body).kind) != BUSY and kind, "an answer"
+        )
+
     with ThreadPoolExecutor(16) as senders:
-        answers = list(senders.map(lambda body: export(daemon, body), bodies))
-    assert answers == [grpc.StatusCode.OK] * 16, "all of them could be served"
+        assert list(senders.map(one, bodies)) == [OK] * 16
     assert peak(daemon.process.pid) < LIMIT
-    assert status(daemon)["otlp"]["refused"] == 0
+    assert door != "grpc" or status(daemon)["otlp"]["refused"] == 0, "a gRPC sender says how long it waits"
 
 
 def test_long_lines_at_once_wait_outside(daemon):
@@ -113,18 +126,43 @@ def test_peers_that_read_no_answers_cost_little(daemon):
         assert peak(daemon.process.pid) < LIMIT
 
 
-def test_silent_connections_disturb_nobody(daemon):
+@pytest.mark.parametrize("count", [300, pytest.param(2500, marks=pytest.mark.slow)])
+def test_silent_connections_disturb_nobody(daemon, count):
+    """As many to each TCP door, and twice as many to the socket."""
+    before = resident(daemon.process.pid)
     with ExitStack() as stack:
-        for _ in range(500):
-            stack.enter_context(socket.socket(socket.AF_UNIX)).connect(str(daemon.socket))
-            host, port = daemon.otlp.rsplit(":", 1)
-            stack.enter_context(socket.create_connection((host, int(port)))).send(b"P")
+        for _ in range(count):
+            for _ in range(2):
+                stack.enter_context(socket.socket(socket.AF_UNIX)).connect(str(daemon.socket))
+            for address in (daemon.otlp, daemon.http):
+                host, port = address.rsplit(":", 1)
+                stack.enter_context(socket.create_connection((host, int(port)))).send(b"P")
         client = stack.enter_context(RawClient(daemon.socket))
         client.hello("good")
         client.send(*[log(n, "x") for n in range(1, 1001)])
         client.acked(1000)
         assert export(daemon, request(0, 10)) is grpc.StatusCode.OK
-        assert resident(daemon.process.pid) < 100 * MIB
+        assert send(daemon, "json", Signal.TRACES, request(1, 10)).kind == OK
+        assert resident(daemon.process.pid) - before < 20 * MIB + 4 * count * (16 << 10)
+
+
+@pytest.mark.parametrize("door", ["protobuf", "json"])
+def test_bombs_of_every_make_stop_at_the_limit_and_the_next_request_is_fine(daemon, door):
+    before = resident(daemon.process.pid)
+    bomb = bytes(100 * MIB)
+    members = gzip.compress(bytes(MIB)) * 100
+    for coding, packed in (
+        ("gzip", gzip.compress(bomb)),
+        ("gzip", members),
+        ("deflate", zlib.compress(bomb)),
+        ("zstd", zstandard.compress(bomb)),
+    ):
+        answer = post(daemon, "/v1/traces", packed, door=door, content_encoding=coding)
+        assert answer.kind == TOO_LARGE, coding
+    nested = gzip.compress(gzip.compress(bomb))
+    assert post(daemon, "/v1/traces", nested, door=door, content_encoding="gzip").kind == BAD
+    assert peak(daemon.process.pid) < before + 2 * LARGEST
+    assert send(daemon, door, Signal.TRACES, request(2, 10)).kind == OK
 
 
 def test_a_bomb_is_refused_and_counted_and_the_next_request_is_fine(daemon):

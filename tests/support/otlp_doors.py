@@ -71,7 +71,7 @@ def post(
     """POST a body as it is; an iterable goes in chunks."""
     connection = http.client.HTTPConnection(daemon.http, timeout=60)
     try:
-        said = {"content-type": TYPES[door], **headers}
+        said = {"content-type": TYPES[door], **{k.replace("_", "-"): v for k, v in headers.items()}}
         if coding is not None:
             body = COMPRESS[coding](body)
             said["content-encoding"] = coding
