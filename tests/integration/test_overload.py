@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from agentrund.model.otlp import Signal
+from agentrund.service.config import MEMORY_BASE
 from support import otlp_build, otlp_doors
 from support.daemon import Daemon
 from support.memory import MIB, forget_peak, peak, resident
@@ -22,8 +23,8 @@ from support.otlp_send import SERVICES
 from support.raw_client import RawClient
 from support.waiting import until
 
-LIMIT = 192 * MIB
-LARGEST = LIMIT // 16
+LIMIT = 160 * MIB
+LARGEST = (LIMIT - MEMORY_BASE) // 15
 EXPORT = f"/opentelemetry.proto.collector.{SERVICES['traces']}/Export"
 
 

@@ -64,9 +64,9 @@ class Collector:
         self.recovery = Recovery(self.runs)
         self.survey = Survey(self.runs, self.recovery)
         self.stream = StreamService(settings, self.runs, self.watch, partial(status, self))
-        self.budget = Budget(settings.max_memory // 4)
-        root.held.most, root.held.on_change = settings.max_memory // 8, self.budget.count
-        root.held.enough = min(root.held.enough, settings.max_memory // 16)
+        self.budget = Budget(settings.spare_memory // 4)
+        root.held.most, root.held.on_change = settings.spare_memory // 8, self.budget.count
+        root.held.enough = min(root.held.enough, settings.spare_memory // 16)
         self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget, demands)
         self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
         self.spool = SpoolIntake(spool_folder(), self.stream)

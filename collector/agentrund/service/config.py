@@ -32,10 +32,11 @@ CGROUP: Final = "default, for the memory limit of this cgroup"
 """The origin of a ``max_memory`` that nobody set, where the usual one would be too much."""
 
 MEMORY: Final = 1 << 30
-MEMORY_MIN: Final = 128 << 20
-"""What an idle collector takes, twice."""
-PIECES: Final = 16
-"""A line or request is at most this part of the memory: it is held some four times over while it is taken."""
+MEMORY_BASE: Final = 64 << 20
+"""What an idle collector takes."""
+MEMORY_MIN: Final = 2 * MEMORY_BASE
+PIECES: Final = 15
+"""A line or request is at most this part of the rest: it is held some four times over while it is taken."""
 OF_CGROUP: Final = 3 / 4
 """Of what its cgroup (a container's for one) may have: the default of ``max_memory`` where that is less."""
 OTLP_GRPC: Final = Address("127.0.0.1", 4317)
@@ -73,6 +74,11 @@ class Settings:
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def spare_memory(self) -> int:
+        """What of ``max_memory`` there is for what senders send."""
+        return self.max_memory - MEMORY_BASE
 
     def show(self, name: str) -> str:
         """A value the way a person would type it."""
@@ -164,7 +170,7 @@ def load(
 
 def _lowered(settings: Settings) -> dict[str, Any]:
     """What must be smaller than usual with so little memory. Raises UsageError where it was asked for."""
-    most = settings.max_memory // PIECES
+    most = settings.spare_memory // PIECES
     lowered: dict[str, Any] = {}
     for name in ("max_line_bytes", "max_request_bytes"):
         if getattr(settings, name) <= most:
@@ -173,7 +179,7 @@ def _lowered(settings: Settings) -> dict[str, Any]:
         if origin != DEFAULT:
             raise UsageError(
                 f"{origin}: `{name}` is too large for {memory} of memory",
-                hint=f"at most {kinds.show_size(most)} (a sixteenth of it), or raise max_memory",
+                hint=f"at most {kinds.show_size(most)} (of what is above 64MiB a fifteenth), or raise it",
             )
         lowered[name] = most
     return lowered

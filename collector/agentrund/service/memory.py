@@ -22,9 +22,9 @@ log: Final = logging.getLogger(__name__)
 
 TIGHT: Final = 0.8
 """Of the limit: what one request or line more may still take lies above."""
-TRIM: Final = 1 / 32
-"""Of the limit: growth since the last time that makes giving back worth its milliseconds."""
-TRIM_EVERY_S: Final = 2.0
+TRIM_BYTES: Final = 4 << 20
+"""Growth since the last time that makes giving back worth its milliseconds."""
+TRIM_EVERY_S: Final = 5.0
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE: Final = 1 << 20
 _STATM: Final = Path("/proc/self/statm")
@@ -85,7 +85,7 @@ class Memory:
         if tight:
             self._shed()
         self._low = min(self._low, used)
-        if used > self._low + self._limit * TRIM and now >= self._trimmed_at + TRIM_EVERY_S:
+        if used > self._low + TRIM_BYTES and now >= self._trimmed_at + TRIM_EVERY_S:
             self._trim()
             self._trimmed_at, self._low = now, self._measure()
 

@@ -44,7 +44,7 @@ class OtlpDoor:
     ) -> None:
         self._settings = settings
         self._demands = demands
-        machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.max_memory // 8)
+        machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.spare_memory // 8)
         folder = partial(runs.root.state_folder, layout.INTAKE)
         quarantine = partial(runs.root.quarantine, "intake")
         intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)

@@ -192,12 +192,13 @@ def test_every_setting_is_described_and_shown_as_it_would_be_typed(place):
             assert config.KINDS[name].parse(shown) == getattr(settings, name)
 
 
-def test_a_line_is_at_most_a_sixteenth_of_the_memory(place):
-    small = load(place, {"max_memory": "256MiB"})
+def test_a_line_is_at_most_a_part_of_what_there_is_beyond_an_idle_collector(place):
+    small = load(place, {"max_memory": "304MiB"})
     assert small.max_line_bytes == small.max_request_bytes == 16 << 20
+    assert load(place, {"max_memory": "1GiB"}).max_line_bytes == 64 << 20
     assert load(place, {"max_memory": "4GiB"}).max_line_bytes == 64 << 20
     with pytest.raises(UsageError, match="flag --max-line-bytes: `max_line_bytes` is too large") as caught:
-        load(place, {"max_memory": "256MiB", "max_line_bytes": "17MiB"})
+        load(place, {"max_memory": "304MiB", "max_line_bytes": "17MiB"})
     assert "16MiB" in caught.value.hint
 
 
@@ -208,5 +209,5 @@ def test_memory_is_what_the_cgroup_leaves_where_nobody_says_how_much(place, limi
     settings = load(place, limit=limit)
     assert settings.max_memory == most << 20
     assert (settings.origins["max_memory"] == config.CGROUP) is (most < 1024)
-    assert settings.max_line_bytes == settings.max_memory // 16
+    assert settings.max_line_bytes == settings.spare_memory // 15
     assert load(place, {"max_memory": "2GiB"}, limit=limit).max_memory == 2 << 30

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from agentrund.receivers.budget import Budget
-from agentrund.service.memory import TRIM, Memory, give_back, resident
+from agentrund.service.memory import TRIM_BYTES, Memory, give_back, resident
 
 MIB = 1 << 20
 LIMIT = 1000 * MIB
-WORTH_IT = int(LIMIT * TRIM)
 
 
 class World:
@@ -40,12 +39,12 @@ def test_near_the_limit_senders_come_in_one_at_a_time_until_there_is_room_again(
 
 def test_what_has_grown_is_given_back_now_and_then():
     world = World()
-    world.used += WORTH_IT // 2
+    world.used += TRIM_BYTES // 2
     world.memory.tick(10.0)
     assert world.trimmed == 0
-    world.used += WORTH_IT
+    world.used += TRIM_BYTES
     world.memory.tick(11.0)
-    world.used += 2 * WORTH_IT
+    world.used += 2 * TRIM_BYTES
     world.memory.tick(11.25)
     assert world.trimmed == 1, "not at every look"
     world.memory.tick(20.0)
