@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agentrund.model import kinds
+from agentrund.model.otlp import Signal
 from support.otlp_captures import Capture, Request, load
 from support.otlp_execute import Executor, truth
 from support.otlp_replay import KILLED, doubled, recoded, replay, reversed_requests, split
 
 CAPTURES = [
+    "claude-code-2.1.332-default-http",
+    "claude-code-2.1.332-full-grpc",
+    "claude-code-2.1.332-http-retry",
+    "claude-code-2.1.332-llm500",
+    "claude-code-2.1.332-sigkill",
+    "claude-code-2.1.332-subagents",
+    "codex-0.171.0-full-grpc",
+    "codex-0.171.0-llm500",
+    "gemini-cli-0.61.0-full-grpc",
+    "gemini-cli-0.61.0-llm400",
     "google-adk-2.13.0",
     "google-adk-2.13.0-llm500",
     "logfire-5.4.0",
     "logfire-5.4.0-pending",
+    "multi-process-3procs",
     "openinference-anthropic-3.1.0",
     "openinference-crewai-1.1.21-toolfail",
     "openinference-langchain-0.1.80",
@@ -47,10 +62,13 @@ CAPTURES = [
     "vercel-ai-6.0.326-json",
     "vercel-ai-6.0.326-json-toolfail",
 ]
-"""All that need no profile of their client. Not here: Claude Code, Codex and Gemini CLI (their logs are
-the account of a run)."""
+LOGGED = [name for name in CAPTURES if name.startswith(("claude-code", "codex", "gemini", "multi-process"))]
+"""Of clients whose log records are the account of a run."""
 
-PROCESSES = {"pydantic-ai-mcp-2.3.0": {40066: 1, 40078: 2, 40080: 2}}
+PROCESSES = {
+    "pydantic-ai-mcp-2.3.0": {40066: 1, 40078: 2, 40080: 2},
+    "multi-process-3procs": {35158: 1, 47442: 2, 47452: 3},
+}
 """Connections of programs that are more than one process."""
 
 Arrangement = Callable[[list[Request]], list[Request]]
@@ -65,10 +83,9 @@ ARRANGEMENTS: dict[str, Arrangement] = {
 
 
 def run(capture: Capture, arrange: Arrangement) -> Executor:
-    killed = capture.expect["run_status"] == "crashed"
     return replay(
         arrange(capture.requests),
-        cause=KILLED if killed else "process exited",
+        cause=cause_of(capture),
         processes=PROCESSES.get(capture.name),
     )
 
@@ -146,3 +163,155 @@ def test_an_sdk_program_reads_like_a_story():
     assert start.payload["session_id"] == "conv-1"
     assert start.payload["service"] == "plain-agent"
     assert one.of(kinds.TOOL_ERROR)[0].payload["error_type"] == "TimeoutError"
+
+
+# -- clients whose log records are the account -------------------------------------------------------
+
+
+def only(requests: list[Request], *signals: Signal) -> list[Request]:
+    return [r for r in requests if r.signal in signals]
+
+
+@pytest.mark.parametrize("name", [n for n in LOGGED if not n.startswith("codex-0.171.0-full")])
+def test_log_records_alone_tell_the_calls(name):
+    capture = load(name)
+    requests = only(capture.requests, Signal.LOGS)
+    found = truth(replay(requests, cause="process exited", processes=PROCESSES.get(name)).all_runs())
+    for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "tokens_out", "tool_calls", "models"):
+        assert found[key] == capture.expect[key], key
+
+
+WITH_SPANS = [
+    "claude-code-2.1.332-full-grpc",
+    "claude-code-2.1.332-llm500",
+    "claude-code-2.1.332-subagents",
+    "gemini-cli-0.61.0-full-grpc",
+    "gemini-cli-0.61.0-llm400",
+]
+
+
+@pytest.mark.parametrize("name", WITH_SPANS)
+def test_spans_alone_tell_the_calls(name):
+    capture = load(name)
+    found = truth(replay(only(capture.requests, Signal.TRACES)).all_runs())
+    for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "tool_calls", "models", "run_status"):
+        assert found[key] == capture.expect[key], key
+
+
+@pytest.mark.parametrize("name", WITH_SPANS)
+def test_log_records_that_come_after_their_spans_were_written_are_no_second_account(name):
+    capture = load(name)
+    late = [replace(r, at=r.at + 60) for r in only(capture.requests, Signal.LOGS)]
+    executor = replay([*only(capture.requests, Signal.TRACES), *late])
+    found = truth(executor.all_runs())
+    for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "tool_calls", "run_status"):
+        assert found[key] == capture.expect[key], key
+    records = sum(1 for r in executor.all_runs()[0].of(kinds.LOG))
+    assert records == capture.expect["log_records"]
+
+
+@pytest.mark.parametrize("spans_first", [False, True])
+def test_a_tools_output_comes_from_its_span(spans_first):
+    capture = load("claude-code-2.1.332-full-grpc")
+    requests = reversed_requests(capture.requests) if spans_first else capture.requests
+    (one,) = replay(requests).all_runs()
+    (result,) = one.of(kinds.TOOL_RESULT)
+    said = [r for r in one.records if r.payload.get("text") == "hello-from-tool"]
+    assert len(said) == 1
+    assert (said[0] is result) == spans_first
+    if not spans_first:
+        assert said[0].payload["of"] == result.src["span"]
+    (end,) = one.of(kinds.AGENT_END)
+    assert "inferred" not in end.payload
+
+
+def test_a_full_codex_prompt_is_a_few_events():
+    (one,) = run(load("codex-0.171.0-full-grpc"), list).all_runs()
+    assert len(one.records) <= 24
+
+
+def test_a_killed_claude_code_lists_the_tool_that_was_decided_on():
+    (one,) = run(load("claude-code-2.1.332-sigkill"), list).all_runs()
+    assert one.records[-1].payload["cause"] == KILLED
+    tools = [s for s in one.open_listed() if s.get("type") == kinds.TOOL_CALL]
+    assert [(s["name"], s["seq"] is not None) for s in tools] == [("Bash", True)]
+
+
+def test_subagents_stand_below_each_other():
+    (one,) = run(load("claude-code-2.1.332-subagents"), list).all_runs()
+    agents = one.of(kinds.AGENT_START)
+    chain = [(a.name, a.parent_seq) for a in agents]
+    first, second, third = (a.seq for a in agents if a.name == "general-purpose")
+    assert chain[1:4] == [
+        ("general-purpose", agents[0].seq),
+        ("general-purpose", first),
+        ("general-purpose", second),
+    ]
+    by_agent = {a.seq: 0 for a in agents}
+    for call in one.of(kinds.LLM_PROMPT):
+        by_agent[call.parent_seq] += 1
+    assert by_agent == {agents[0].seq: 2, first: 2, second: 2, third: 1, agents[4].seq: 1}
+    assert not one.open_listed()
+
+
+def two_lives() -> list[Request]:
+    """A session that was killed, and taken up again by another process, which counts anew."""
+    killed, again = load("claude-code-2.1.332-sigkill"), load("claude-code-2.1.332-full-grpc")
+    old, new = (session_of(c) for c in (again, killed))
+    second = [replace(r, at=r.at + 30, body=r.body.replace(old, new)) for r in again.requests]
+    return [*killed.requests, *second]
+
+
+def session_of(capture: Capture) -> bytes:
+    body = next(r.body for r in capture.requests if r.signal is Signal.LOGS)
+    at = body.index(b"session.id") + len(b"session.id")
+    at = body.index(b"$", at) + 1
+    return body[at : at + 36]
+
+
+@pytest.mark.parametrize("arrange", [list, doubled, split])
+@pytest.mark.parametrize("processes", [{}, {53832: 1, 36666: 2, 36672: 2}])
+def test_a_session_taken_up_again_is_the_next_attempt(arrange, processes):
+    executor = replay(arrange(two_lives()), processes=processes)
+    (one,) = executor.all_runs()
+    assert [a.outcome for a in one.machine.state.attempts] == ["crashed", "ok"]
+    assert [(r.attempt, r.name) for r in one.of(kinds.TOOL_CALL)] == [(1, "Bash"), (2, "Bash")]
+    assert len(one.of(kinds.LLM_PROMPT)) == 3
+    assert [r.seq for r in one.records] == list(range(1, len(one.records) + 1))
+    assert [s["name"] for s in one.open_listed() if s.get("type") == kinds.TOOL_CALL] == ["Bash"]
+    assert not any(r.late for r in one.records)
+
+
+def test_a_session_that_counts_on_is_one_attempt():
+    capture = load("claude-code-2.1.332-sigkill")
+    (one,) = run(capture, split).all_runs()
+    assert len(one.machine.state.attempts) == 1
+
+
+@pytest.mark.parametrize("name", [n for n in LOGGED if n != "multi-process-3procs"])
+def test_a_collector_that_starts_again_anywhere_goes_on_with_the_run(name):
+    """Stopped after each request, with what it then knows from the records only."""
+    capture = load(name)
+    requests = split(capture.requests) if "subagents" not in name else capture.requests
+    for cut in range(1, len(requests), max(1, len(requests) // 12)):
+        executor = replay(requests, restarts=(cut,), cause=cause_of(capture), processes=PROCESSES.get(name))
+        found = truth(executor.all_runs())
+        for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "run_status"):
+            assert found[key] == capture.expect[key], (cut, key)
+        assert sorted(found["tool_calls"]) == sorted(capture.expect["tool_calls"]), cut
+
+
+def cause_of(capture: Capture) -> str:
+    return KILLED if capture.expect["run_status"] == "crashed" else "process exited"
+
+
+@pytest.mark.parametrize("name", ["claude-code-2.1.332-full-grpc", "gemini-cli-0.61.0-full-grpc"])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_items_in_any_order_tell_the_same(name, data):
+    capture = load(name)
+    pieces = split(capture.requests)
+    times = [r.at for r in pieces]
+    shuffled = [replace(r, at=at) for r, at in zip(data.draw(st.permutations(pieces)), times, strict=True)]
+    expected, shown = comparable(capture, truth(replay(shuffled).all_runs()))
+    assert expected == shown

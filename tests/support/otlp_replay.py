@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -16,6 +16,7 @@ from agentrund.sequencer.otlp_runs import OtlpRuns
 from support.otlp_captures import Request
 from support.otlp_execute import Executor
 from support.otlp_json import to_json, to_protobuf
+from support.otlp_restart import restore
 
 START = 1_795_974_000.0
 KILLED = "process exited: killed by SIGKILL"
@@ -32,11 +33,21 @@ def feed_all(
     runs: OtlpRuns | None = None,
     processes: dict[int, int] | None = None,
     identified: bool = True,
+    restarts: Container[int] = (),
 ) -> tuple[OtlpRuns, Executor, float]:
-    """Take every request at its time; returns the state after the last one."""
+    """Take every request at its time; returns the state after the last one.
+
+    Before the requests whose place is in ``restarts`` the collector stops and starts again: what it
+    held is written, and what it knows then is what the records of its runs say.
+    """
     runs, executor, now = runs or OtlpRuns(), Executor(), START
     seen: set[tuple[Signal, bytes]] = set()
     for rq, request in enumerate(requests, 1):
+        if rq - 1 in restarts:
+            executor.perform(runs.shutdown(now), now)
+            runs = OtlpRuns()
+            for run in executor.runs.values():
+                restore(runs, run.records, now, ended=not run.machine.state.is_open)
         if (request.signal, request.body) in seen:
             continue
         seen.add((request.signal, request.body))
@@ -49,11 +60,15 @@ def feed_all(
 
 
 def replay(
-    requests: Iterable[Request], *, cause: str = "process exited", processes: dict[int, int] | None = None
+    requests: Iterable[Request],
+    *,
+    cause: str = "process exited",
+    processes: dict[int, int] | None = None,
+    restarts: Container[int] = (),
 ) -> Executor:
     """Take every request, then let the processes end and the grace pass."""
     requests = list(requests)
-    runs, executor, now = feed_all(requests, processes=processes)
+    runs, executor, now = feed_all(requests, processes=processes, restarts=restarts)
     for identity in {identity_of(r, processes or {}) for r in requests}:
         executor.perform(runs.process_exited(identity, cause, now + 0.05, now + 0.05), now + 0.05)
     for step in range(1, 16):

@@ -234,11 +234,24 @@ class MappedSpan:
     shadow: bool = False
     told_by: list[list[int]] = field(default_factory=list)
     """Log records whose content went into its events, each by request and item."""
+    secondary: bool = False
+    """Its client's log records tell the same, where they are sent."""
+    logged: bool = False
+    """A step told by log records: its parent is a hint, and of an agent the end may never be told."""
+    turn: bool = False
+    """A logged agent at work on one prompt; steps of no known parent belong to that of their time."""
+    pair: str | None = None
+    """Steps of one pair that are open and closed by records without a common id are matched by time."""
+    worker: str | None = None
+    """The subagent it is of, by the sender's own id."""
+    joins: str | None = None
+    count: int | None = None
+    """Of a logged step, as of its record."""
 
     @property
     def entry(self) -> bool:
         """Whether it is a root, or a local root (its parent lies in another process)."""
-        return self.parent is None or self.remote
+        return self.turn if self.logged else self.parent is None or self.remote
 
 
 @dataclass(slots=True)
@@ -246,8 +259,12 @@ class MappedLog:
     """A log record, with its event.
 
     ``fills`` marks a record that tells the content of the model call with the same span id: what
-    that span's (opening, closing) payloads may lack. ``at_once`` is for clients whose logs are their
-    account of a run: such a record is never held. ``ends_session`` is a sender's own word of its end.
+    that span's (opening, closing) payloads may lack. ``ends_session`` is a sender's own word of its end.
+
+    Of a client whose logs are its account of a run a record is never held (``at_once``), may be
+    ``steps`` rather than its ``event`` (which then stands where spans are the account), or ``noise``;
+    ``adds`` is what the answer of the model call before it lacks (of ``worker``), ``joins`` the trace
+    it was written in, ``count`` its number by the sender's own counting, which begins anew with a process.
     """
 
     i: int
@@ -262,6 +279,12 @@ class MappedLog:
     fills: tuple[Json, Json] | None = None
     at_once: bool = False
     ends_session: bool = False
+    steps: list[MappedSpan] = field(default_factory=list)
+    noise: bool = False
+    adds: Json | None = None
+    worker: str | None = None
+    joins: str | None = None
+    count: int | None = None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentrund.sequencer.otlp_commands import BY_TRACE, Command, Finish, Leave
+from agentrund.sequencer.otlp_commands import BY_TRACE, Command, Feed, Finish, Leave
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.producers import Producers
 
@@ -31,6 +31,7 @@ CLEAN: Final = "bye"
 IDLE: Final = "idle"
 SILENCE: Final = "silence"
 QUIET: Final = "quiet"
+GONE: Final = "process exited"
 
 
 def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S) -> list[Command]:
@@ -40,7 +41,7 @@ def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S
     if gone and len(gone) == len(living):
         return end_gone(run, producers)
     if gone:
-        return [_leave(run, producers, source) for source in gone]
+        return [command for source in gone for command in _leave(run, producers, source)]
     silent = now - run.last_arrival
     if silent >= QUIET_S and run.key.by == BY_TRACE and run.is_rooted and not run.is_open():
         return finish(run, QUIET)
@@ -63,7 +64,17 @@ def end_gone(run: OtlpRun, producers: Producers) -> list[Command]:
     living = run.living()
     if run.ended or any(producers.get(source).exited_at is None for source in living):
         return []
-    causes = {s: producers.get(s).cause for s in living}
+    return _end(run, producers)
+
+
+def end_as_gone(run: OtlpRun, producers: Producers) -> list[Command]:
+    """End a run whose processes must be gone: there is another one in their place."""
+    return [] if run.ended else _end(run, producers)
+
+
+def _end(run: OtlpRun, producers: Producers) -> list[Command]:
+    living = run.living()
+    causes = {s: producers.get(s).cause or GONE for s in living}
     if any(not _is_clean(run, producers, source) for source in living):
         return _crash(run, producers, causes)
     cause = next(reversed(causes.values()), CLEAN)
@@ -75,22 +86,24 @@ def finish(run: OtlpRun, cause: str) -> list[Command]:
     if run.ended:
         return []
     living = run.living()
+    out: list[Command] = []
     died = run.died_at
     if died is not None:
         if not any(root.end_ns / 1e9 >= died for root in run.roots()):
             # One of its processes died and no root has ended since: nobody said that it went on to an end.
             run.end()
-            return [_bye(run, source) for source in living]
+            return [c for source in living for c in _depart(run, source)]
         # The last of them stays: its leaving would make the run one that crashed.
-        living = living[:-1]
+        stays = living.pop()
+        out += _inferred(run, stays)
+    out += [c for source in living for c in _depart(run, source)]
     run.end()
-    out: list[Command] = [_bye(run, source) for source in living]
     return [*out, Finish(run.key, run.status(), cause, run.last_ts)]
 
 
 def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[Command]:
     unclean = [s for s in causes if not _is_clean(run, producers, s)]
-    out: list[Command] = [_bye(run, source) for source in causes if source not in unclean]
+    out = [c for source in causes if source not in unclean for c in _depart(run, source)]
     for source in unclean:
         run.members[source] = False
         open_extra = [*run.asked(source), *run.lacks(source)]
@@ -108,21 +121,26 @@ def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[C
     return out
 
 
-def _leave(run: OtlpRun, producers: Producers, source: str) -> Command:
+def _leave(run: OtlpRun, producers: Producers, source: str) -> list[Command]:
     """One source goes while others live."""
     producer = producers.get(source)
     at = producer.exited_ts or run.last_ts
     if _is_clean(run, producers, source):
         run.members[source] = False
-        return Leave(run.key, source, CLEAN, clean=True, ts=at)
+        return [*_inferred(run, source), Leave(run.key, source, CLEAN, clean=True, ts=at)]
     run.members[source], run.died_at = False, at
     open_extra = [*run.asked(source), *run.lacks(source)]
-    return Leave(run.key, source, producer.cause, clean=False, ts=at, open_extra=open_extra)
+    return [Leave(run.key, source, producer.cause, clean=False, ts=at, open_extra=open_extra)]
 
 
-def _bye(run: OtlpRun, source: str) -> Leave:
+def _depart(run: OtlpRun, source: str) -> list[Command]:
+    """A source goes, cleanly."""
     run.members[source] = False
-    return Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts)
+    return [*_inferred(run, source), Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts)]
+
+
+def _inferred(run: OtlpRun, source: str) -> list[Command]:
+    return [Feed(run.key, source, event) for event in run.inferred_ends(source)]
 
 
 def _is_clean(run: OtlpRun, producers: Producers, source: str) -> bool:

@@ -1,7 +1,11 @@
 """What ``OtlpRuns`` knew of a run, from the run's own records, after the collector was restarted.
 
-Places in the tree that left no record (steps, details) are not known again: a span below one counts
-as having a parent that never came, until the root that covers it has ended.
+Which signal was the account of a client that tells everything twice is known by what was written: a
+step without a trace came of a log record, ``signal`` names the other kind.
+
+Places in the tree that left no record (steps, details) are known again only by what is written below
+them: the first span that comes below one counts as having a parent that never came, until the root that
+covers it has ended.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from agentrund.model.run_state import OK, said
 from agentrund.model.source import DOOR_OTLP, Identity
 from agentrund.sequencer.otlp_commands import RunKey
 from agentrund.sequencer.otlp_run import OtlpRun
-from agentrund.sequencer.otlp_runs import OtlpRuns, Trace
+from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.sequencer.otlp_trace import Trace
 from agentrund.sequencer.trace_hold import Held
 from agentrund.sequencer.trace_release import Fed
 
@@ -86,6 +91,8 @@ class RestoredRun:
             self._run = OtlpRun(RunKey.parse(key))
         run, session = self._run, payload.get("session_id")
         if record.type != kinds.SOURCE_JOIN:
+            for former in run.members:
+                self._runs.drop_steps(run, former, run.session)
             run.begin(session if isinstance(session, str) else None)
         if isinstance(session, str):
             run.session = run.session or session
@@ -98,13 +105,14 @@ class RestoredRun:
             run.members[source] = True
 
     def _item(self, run: OtlpRun, record: Record, src: Json) -> None:
-        source, trace_id, span_id = str(src.get("id")), src.get("trace"), src.get("span")
+        source, trace_id, span_id = str(src.get("id")), src.get("trace", ""), src.get("span")
         run.last_ts = max(run.last_ts, record.ts)
+        self._runs.accounts.of(run.session or source, self._now).restore(src)
         if not isinstance(trace_id, str) or not isinstance(span_id, str) or "half" not in src:
             return
         key = (source, trace_id, span_id)
         if record.type in _KINDS:
-            span = _span(record, src)
+            span = _span(record, src, run.session)
         elif key in self._spans:
             span = self._spans[key][1]
             span.notice, span.end_ns, span.failed = False, int(record.ts * 1e9), record.status == "error"
@@ -115,20 +123,24 @@ class RestoredRun:
             return  # an earlier life of the collector has told a span twice
         self._spans[key] = trace, span
         run.trees[trace.id] = trace.tree
-        trace.tree.restored(span_id)
+        trace.tree.restored(span_id, record.payload)
+        was_there = record.parent_seq is not None or src.get("placed") is True
+        if record.type in _KINDS and was_there and span.parent is not None:
+            # Its parent had come, if only as a place: it stands below a step, or its record says so.
+            trace.tree.was_there(span.parent)
         if error := record.payload.get("error_type"):
             trace.tree.tell(Fault(said(error), said(record.payload.get("error"))))
         run.note(Fed(source, Event(record.type, ts=record.ts, payload=record.payload), span))
 
 
-def _span(record: Record, src: Json) -> MappedSpan:
+def _span(record: Record, src: Json, session: str | None) -> MappedSpan:
     """A span of which the opening record is known: only begun, until the closing one is read."""
     ns = int(record.ts * 1e9)
-    parent = src.get("parent")
+    parent, call_id = src.get("parent"), record.payload.get("call_id")
     return MappedSpan(
         i=0,
         resource=Resource(),
-        trace=str(src["trace"]),
+        trace=str(src.get("trace", "")),
         span=str(src["span"]),
         parent=parent if isinstance(parent, str) else None,
         remote=src.get("remote") is True,
@@ -139,4 +151,10 @@ def _span(record: Record, src: Json) -> MappedSpan:
         end_ns=ns,
         size=0,
         notice=True,
+        session=session,
+        call_id=call_id if isinstance(call_id, str) else None,
+        logged="trace" not in src,
+        turn=src.get("turn") is True,
+        pair=src.get("pair"),
+        worker=src.get("worker"),
     )

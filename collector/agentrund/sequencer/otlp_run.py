@@ -15,7 +15,7 @@ from agentrund.model.event import Event, Json
 from agentrund.model.otlp import MappedSpan
 from agentrund.model.run_state import FAILED, OK
 from agentrund.sequencer.otlp_commands import BY_TRACE, RunKey
-from agentrund.sequencer.trace_release import Fed
+from agentrund.sequencer.trace_release import Fed, inferred_end
 from agentrund.sequencer.trace_tree import Root, TraceTree
 
 _REMEMBERED: Final = 64
@@ -137,6 +137,15 @@ class OtlpRun:
             return
         roots = sorted([*self._forgotten, *tree.roots], key=lambda root: root.end_ns)
         self._forgotten = [*[r for r in roots if not r.leaf][-1:], *roots[-1:]]
+
+    def inferred_ends(self, source: str) -> list[Event]:
+        """The ends of a source's agents of which nobody tells one, now that it has gone, or its run ends."""
+        return [
+            inferred_end(tree, agent)
+            for tree in self.trees.values()
+            for agent in tree.unended()
+            if agent.source == source
+        ]
 
     # -- what is open -----------------------------------------------------------------------------
 

@@ -42,8 +42,10 @@ from agentrund.sequencer.otlp_commands import (
 )
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
+from agentrund.sequencer.otlp_trace import Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
-from agentrund.sequencer.trace_hold import CONTENT_S, Held, TraceHold, held_size
+from agentrund.sequencer.signals import Accounts
+from agentrund.sequencer.trace_hold import CONTENT_S, Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
 
@@ -62,7 +64,6 @@ QUIET_TRACES: Final = 5000
 AUTO: Final = "auto"
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
-_NO_TRACE: Final = "process:"
 _SWEEP_S: Final = 60.0
 _SWEEP_GROWTH: Final = 250
 """Runs, traces and producers more than at the last sweep make the next one due at once."""
@@ -71,21 +72,14 @@ _ROOM: Final = 0.75
 
 
 @dataclass(slots=True, eq=False)
-class Trace:
-    """What is known of one trace id, or of the items of a process that have none."""
+class _Taking:
+    """A request while its items are taken: which traces hold some of them, and what is not held."""
 
-    id: str
-    last_arrival: float
-    tree: TraceTree = field(default_factory=TraceTree)
-    hold: TraceHold = field(default_factory=TraceHold)
-    run: OtlpRun | None = None
-    session: str | None = None
-    run_id: str | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its root has ended and nothing is missing."""
-        return bool(self.tree.roots) and not self.tree.holes()
+    rq: int
+    peer: Peer
+    now: float
+    touched: dict[Trace, None] = field(default_factory=dict)
+    at_once: dict[Trace, list[Held]] = field(default_factory=dict)
 
 
 class OtlpRuns:
@@ -104,6 +98,7 @@ class OtlpRuns:
         self.traces: dict[str, Trace] = {}
         self.runs: dict[RunKey, OtlpRun] = {}
         self.sessions: dict[str, RunKey] = {}
+        self.accounts = Accounts()
         self.stored = StoredItems()
         self.duplicates = 0
         self._waiting: dict[int, int] = {}
@@ -130,30 +125,17 @@ class OtlpRuns:
         ``more``: they are not all of them, the others follow with the next call.
         """
         out: list[Command] = []
-        touched: dict[str, Trace] = {}
-        self._waiting[rq] = self._waiting.get(rq, 1) + len(items)
+        taking = _Taking(rq, peer, now)
+        self._waiting[rq] = self._waiting.get(rq, 1)
         for item in items:
             producer = self.producers.of(peer, item.resource, now)
-            if isinstance(item, Pulse):
-                self._settle([rq], out)
-                continue
-            _give_time(item, arrived_at)
-            held = Held(rq, producer.id, item, now)
-            known = self.stored and self.stored.has(rq, item)
-            trace = None if known else self._admit(held, item, peer)
-            if trace is None:
-                self.duplicates += 1
-                self._settle([rq], out)
-            elif _is_at_once(item):
-                out += self._release(trace, [held], now)
-            else:
-                trace.hold.add(held)
-                self._held_bytes += held_size(item)
-                touched[trace.id] = trace
-                if producer.exited_at is not None:
-                    trace.hold.settle(now)
-        for trace in touched.values():
-            if trace.tree.is_rooted(trace.hold.sources):
+            if not isinstance(item, Pulse):
+                give_time(item, arrived_at)
+                self._take_item(taking, item, producer, out)
+        out += self._release_at_once(taking.at_once, now)
+        for trace in taking.touched:
+            # Spans that only fill what log records tell wait for those, also when all of them are there.
+            if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
                 trace.hold.settle(now)
             if trace.hold.due(now):
                 out += self._release_hold(trace, now)
@@ -162,6 +144,34 @@ class OtlpRuns:
             self._settle([rq], out)
         self._bound_memory(out, now)
         return out
+
+    def _take_item(
+        self, taking: _Taking, item: MappedSpan | MappedLog, producer: Producer, out: list[Command]
+    ) -> None:
+        rq, now = taking.rq, taking.now
+        parts: list[MappedSpan | MappedLog] = [item]
+        if isinstance(item, MappedLog) and item.at_once:
+            account = self.accounts.of(item.session or producer.id, now)
+            if account.counts_anew(item):
+                out += self._release_at_once(taking.at_once, now)
+                out += self._end_former(item, producer, now)
+            parts = account.told(item)
+        self._waiting[rq] += len(parts)
+        for part in parts:
+            held = Held(rq, producer.id, part, now)
+            known = self.stored and self.stored.has(rq, part)
+            trace = None if known else self._admit(held, part, taking.peer, out)
+            if trace is None:
+                self.duplicates += 1
+                self._settle([rq], out)
+            elif is_at_once(part):
+                taking.at_once.setdefault(trace, []).append(held)
+            else:
+                trace.hold.add(held)
+                self._held_bytes += held_size(part)
+                taking.touched[trace] = None
+                if producer.exited_at is not None:
+                    trace.hold.settle(now)
 
     def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Command]:
         """A process has ended. What it sent is released soon, its runs are judged after a grace."""
@@ -199,14 +209,23 @@ class OtlpRuns:
 
     # -- traces -----------------------------------------------------------------------------------
 
-    def _admit(self, held: Held, item: MappedSpan | MappedLog, peer: Peer) -> Trace | None:
+    def _admit(
+        self, held: Held, item: MappedSpan | MappedLog, peer: Peer, out: list[Command]
+    ) -> Trace | None:
         """The trace an item belongs to, with the item in its tree; None where it came before."""
+        if item.joins is not None and item.session is not None:
+            joined = self._trace(item.joins, held)
+            joined.session = joined.session or item.session
+            if joined.run is not None:
+                self._take_session(joined.run, joined, out)
         if isinstance(item, MappedSpan):
             trace = self.place(held, item)
             if trace is None:
                 return None
+            if item.secondary:
+                self.accounts.of(item.session or held.source, held.at).hold(item)
         else:
-            trace = self._trace(item.trace or _no_trace(held.source, item.session), held)
+            trace = self._trace(item.trace or no_trace(held.source, item.session), held)
         run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
         trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
         trace.session = trace.session or item.session
@@ -214,7 +233,7 @@ class OtlpRuns:
 
     def place(self, held: Held, span: MappedSpan) -> Trace | None:
         """The trace of a span, which is in its tree now; None where it was there before."""
-        trace = self._trace(span.trace or _no_trace(held.source, span.session), held)
+        trace = self._trace(span.trace or no_trace(held.source, span.session), held)
         size = len(trace.tree)
         added = trace.tree.add(held, span)
         if added is Added.FOREIGN:
@@ -253,16 +272,34 @@ class OtlpRuns:
         gone = self.producers.get(held.source).exited_at is not None
         return gone or trace.tree.node(item.span) is not None
 
+    def _release_at_once(self, batches: dict[Trace, list[Held]], now: float) -> list[Command]:
+        """Write what is not held, of one request in order of its times."""
+        out: list[Command] = []
+        for trace, batch in batches.items():
+            out += self._release(trace, batch, now)
+        batches.clear()
+        return out
+
     def _release(self, trace: Trace, batch: list[Held], now: float) -> list[Command]:
         out: list[Command] = []
-        fed = release(trace.tree, batch)
+        more = self.accounts.settle(trace, batch, self.traces, now)
+        fed = release(trace.tree, batch) + more + self.accounts.former_turns(trace, now)
         if fed:
             run = trace.run
             if run is None:
                 run = self._run(trace, fed[0].source)
             self._feed(run, trace, fed, now, out)
+        elif any(isinstance(held.item, MappedSpan) and held.item.secondary for held in batch):
+            self._attach(trace, batch[0].source)
         self._settle([held.rq for held in batch], out)
         return out
+
+    def _attach(self, trace: Trace, source: str) -> None:
+        """Spans that became no event still tell their run of what is missing among them."""
+        run = self.runs.get(self._key(trace, source)[0])
+        if run is not None and not run.ended:
+            trace.run = run
+            run.trees[trace.id] = trace.tree
 
     def _settle(self, rqs: list[int], out: list[Command]) -> None:
         for rq in rqs:
@@ -297,7 +334,7 @@ class OtlpRuns:
 
     def _key(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
         """Which run, and whether the trace is bound to it: where only logs came, its spans may say more."""
-        traceless = trace.id.startswith(_NO_TRACE)
+        traceless = trace.is_process
         if trace.run_id is not None:
             return RunKey(BY_RUN, trace.run_id), True
         if self._by_process(trace):
@@ -314,7 +351,7 @@ class OtlpRuns:
             living = [run for run in self.runs.values() if not run.ended and run.members.get(source)]
             if len(living) == 1:
                 return living[0].key, False
-            if trace.id.startswith(_NO_TRACE):
+            if trace.is_process:
                 return RunKey(BY_PROCESS, source), False
         if trace.tree.is_bare_call:
             return RunKey(BY_PROCESS, source), True
@@ -325,17 +362,19 @@ class OtlpRuns:
         if self._run_key == BY_PROCESS:
             return True
         if self._run_key == BY_TRACE:
-            return trace.id.startswith(_NO_TRACE)
+            return trace.is_process
         return self._run_key == BY_SESSION and trace.session is None
 
     def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
         self._take_session(run, trace, out)
         first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
         new_trace = trace.id not in run.trees
-        if new_trace and run.key.by != BY_TRACE and self.producers.get(first).exited_at is None:
+        lives = self.producers.get(first).exited_at is None
+        if new_trace and run.key.by != BY_TRACE and lives:
             # A new process of a session whose earlier one has gone: that attempt is over first.
             out += otlp_ends.end_gone(run, self.producers)
-        if run.ended and (new_trace or first not in run.members):
+        logged = any(one.item is not None and is_at_once(one.item) for one in fed)
+        if run.ended and (new_trace or first not in run.members or (logged and lives)):
             run.begin(trace.session)
             run.members[first] = True
             out.append(OpenRun(run.key, self._arrival(run, first, fed)))
@@ -354,6 +393,29 @@ class OtlpRuns:
             return
         run.members[source] = True
         out.append(Join(run.key, self._arrival(run, source, fed)))
+
+    def _end_former(self, record: MappedLog, producer: Producer, now: float) -> list[Command]:
+        """A sender counts anew under its session: its former process is gone, and with it that attempt."""
+        session = record.session
+        if (
+            session is None
+            or (run := self.runs.get(self.sessions.get(session, RunKey(BY_SESSION, session)))) is None
+        ):
+            return []
+        out: list[Command] = []
+        for trace in [t for t in self.traces.values() if t.session == session and t.hold]:
+            out += self._release_hold(trace, now, everything=True)
+        out += otlp_ends.end_as_gone(run, self.producers)
+        self.drop_steps(run, producer.id, session)
+        return out
+
+    def drop_steps(self, run: OtlpRun, source: str, session: str | None) -> None:
+        """What a source's log records told was of an attempt that is over: it does not count in the next."""
+        own = self.traces.get(no_trace(source, session))
+        if own is not None:
+            self._forget_tree(own)
+            own.tree = TraceTree()
+            run.trees.pop(own.id, None)
 
     def _take_session(self, run: OtlpRun, trace: Trace, out: list[Command]) -> None:
         session = trace.session
@@ -388,6 +450,7 @@ class OtlpRuns:
         self.producers.forget(
             source for source in self.producers.idle_since(now - RUN_S, ENDED_RUNS) if source not in wanted
         )
+        self.accounts.forget(now - RUN_S)
         self._swept = now
         self._swept_size = len(self.traces) + len(self.runs) + len(self.producers)
 
@@ -425,20 +488,3 @@ class OtlpRuns:
         if not trace.hold:
             self._spans -= len(trace.tree)
             trace.tree.forget()
-
-
-def _no_trace(source: str, session: str | None) -> str:
-    """Where the items of a process without a trace are held; each session apart."""
-    return _NO_TRACE + source if session is None else f"{_NO_TRACE}{source}/{session}"
-
-
-def _is_at_once(item: MappedSpan | MappedLog) -> bool:
-    return item.notice if isinstance(item, MappedSpan) else item.at_once
-
-
-def _give_time(item: MappedSpan | MappedLog, at: float) -> None:
-    """An item without a time of its own happened when it arrived."""
-    if isinstance(item, MappedLog):
-        item.time_ns = item.time_ns or int(at * 1e9)
-    elif item.end_ns == 0:
-        item.start_ns = item.end_ns = int(at * 1e9)

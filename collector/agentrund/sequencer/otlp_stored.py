@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agentrund.model.event import Json
 from agentrund.model.otlp import MappedLog, MappedSpan
 
-_CLOSE = "close"
+_OPEN, _CLOSE = "open", "close"
 
 
 class StoredItems:
@@ -34,9 +34,12 @@ class StoredItems:
             told.add((i, half))
 
     def has(self, rq: int, item: MappedSpan | MappedLog) -> bool:
-        """Whether nothing more can come of an item: of a span the closing half is what is written last."""
+        """Whether nothing more can come of an item: what is written last of it is."""
         told = self._told.get(rq)
-        return told is not None and (item.i, _CLOSE if isinstance(item, MappedSpan) else None) in told
+        half = None
+        if isinstance(item, MappedSpan):
+            half = _OPEN if item.notice else _CLOSE
+        return told is not None and (item.i, half) in told
 
     def done(self, rq: int) -> None:
         """A request has been taken as a whole."""

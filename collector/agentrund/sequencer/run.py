@@ -160,7 +160,7 @@ class RunMachine:
             "source": source_id,
             "cause": cause,
             "open": [
-                *(_open_entry(step, now) for step in state.open_steps(source_id)),
+                *(_open_entry(step, now) for step in self._open_steps(source, attempt)),
                 *(self._requested_entry(step) for step in extra_open),
             ],
         }
@@ -261,6 +261,11 @@ class RunMachine:
             other, _, span = parent.partition("/")
             step = self.state.open.get((other, span))
         return None if step is None else step.seq
+
+    def _open_steps(self, source: SourceState, attempt: Attempt) -> list[OpenStep]:
+        """A source's open steps; what an OTLP source left open in an attempt before is told there."""
+        steps = self.state.open_steps(source.id)
+        return [s for s in steps if s.seq > attempt.resume_seq] if source.door == DOOR_OTLP else steps
 
     def _requested_entry(self, step: Json) -> Json:
         """A step nobody opened: the model call that asked for it is named by its seq, where it is known."""

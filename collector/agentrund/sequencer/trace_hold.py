@@ -49,6 +49,8 @@ class TraceHold:
         self._items: list[Held] = []
         self.deadline = 0.0
         self.size = 0
+        self.secondary = False
+        """Whether spans are among them that log records may tell."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -58,6 +60,7 @@ class TraceHold:
         wait = CONTENT_S if isinstance(held.item, MappedLog) and held.item.fills is not None else HOLD_S
         self.deadline = min(self.deadline, held.at + wait) if self._items else held.at + wait
         self._items.append(held)
+        self.secondary = self.secondary or (isinstance(held.item, MappedSpan) and held.item.secondary)
         self.size += held_size(held.item)
 
     @property
@@ -75,7 +78,7 @@ class TraceHold:
 
     def take(self) -> list[Held]:
         """Release the batch, in order of arrival."""
-        items, self._items, self.size = self._items, [], 0
+        items, self._items, self.size, self.secondary = self._items, [], 0, False
         return items
 
 

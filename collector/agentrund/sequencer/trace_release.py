@@ -14,6 +14,9 @@ from agentrund.model.otlp import MappedLog, MappedSpan, SpanKind
 from agentrund.sequencer.trace_hold import Half, Held, Step, in_time_order
 from agentrund.sequencer.trace_tree import Node, Role, TraceTree
 
+COUNTED = 16
+"""Of a sender's own numbers the first ones say that it counts anew."""
+
 _OWN = frozenset({"error_type", "error", "text"})
 """What a span says of itself only; another account of it never fills these on a failed call."""
 
@@ -24,7 +27,8 @@ class Fed:
 
     source: str
     event: Event
-    item: MappedSpan | MappedLog
+    item: MappedSpan | MappedLog | None
+    """None for an end that was inferred."""
 
 
 @dataclass(slots=True)
@@ -51,8 +55,25 @@ def release(tree: TraceTree, batch: list[Held]) -> list[Fed]:
             _fill(node.into.item, node.item)
     fed = _ordered(tree, nodes, _fill_from_logs(tree, logs))
     for node in nodes:
+        if node.logged and node.item is not None:
+            events = (node.item.opener, node.item.closer)
+            node.said |= {key for event in events if event is not None for key in event.payload}
         node.item = None
     return fed
+
+
+def inferred_end(tree: TraceTree, agent: Node) -> Event:
+    """The end of an agent of which nobody tells one, when it is sure to be over: at that of its last step."""
+    agent.pending = False
+    return Event(
+        kinds.AGENT_END,
+        agent.name,
+        span=agent.id,
+        ts=tree.last_of(agent) / 1e9,
+        status="ok",
+        payload={"inferred": True},
+        src={"half": "close"},
+    )
 
 
 def _ordered(tree: TraceTree, nodes: list[Node], logs: list[tuple[Held, MappedLog]]) -> list[Fed]:
@@ -72,7 +93,7 @@ def _ordered(tree: TraceTree, nodes: list[Node], logs: list[tuple[Held, MappedLo
         step = Step(node.end_ns, node.end_ns, steps.get(around) if around else None, (Half.POINT,))
         entries[step] = entry
     for held, log in logs:
-        around = _place(tree, log.span)
+        around = _place(tree, log)
         step = Step(log.time_ns, log.time_ns, steps.get(around) if around else None, (Half.POINT,))
         entries[step] = _log_entry(tree, held, log, around)
     return [
@@ -86,7 +107,7 @@ def _ordered(tree: TraceTree, nodes: list[Node], logs: list[tuple[Held, MappedLo
 
 def _span_entry(tree: TraceTree, node: Node, item: MappedSpan) -> _Entry | None:
     if node.role is Role.POINT and item.closer is not None:
-        item.closer.src = _src(node, item, "close")
+        item.closer.src = _src(tree, node, item, "close")
         item.closer.parent = _parent(tree, node)
         return _Entry(node.source, item, {Half.POINT: item.closer})
     if node.role is not Role.STEP:
@@ -94,11 +115,14 @@ def _span_entry(tree: TraceTree, node: Node, item: MappedSpan) -> _Entry | None:
     events: dict[Half, Event] = {}
     if not node.opened and item.opener is not None:
         item.opener.parent = _parent(tree, node)
-        item.opener.src = _src(node, item, "open")
+        item.opener.src = _src(tree, node, item, "open")
         events[Half.START] = item.opener
         node.opened = True
+    elif item.logged and item.opener is not None and item.closer is not None:
+        # Its opening is written, from another record: what this one says of it stands at the end.
+        item.closer.payload = {**item.opener.payload, **item.closer.payload}
     if item.closer is not None:
-        item.closer.src = _src(node, item, "close")
+        item.closer.src = _src(tree, node, item, "close")
         events[Half.END] = item.closer
     name = _name(tree, node, item)
     for event in events.values():
@@ -126,16 +150,25 @@ def _address(node: Node, source: str) -> str:
     return node.id if node.source == source else f"{node.source}/{node.id}"
 
 
-def _src(node: Node, item: MappedSpan, half: str | None) -> Json:
+def _src(tree: TraceTree, node: Node, item: MappedSpan, half: str | None) -> Json:
     src: Json = {"rq": node.rq, "i": item.i, "trace": item.trace, "span": node.id}
     if half is not None:
         src["half"] = half
     if half == "close" and item.told_by:
         src["logs"] = item.told_by
+    if item.logged:
+        del src["trace"]
+        src |= {k: v for k, v in (("pair", item.pair), ("worker", item.worker)) if v is not None}
+        src |= {"turn": True} if item.turn else {}
+        src |= _counted(item.count, item.end_ns)
+    elif item.secondary:
+        src["signal"] = "traces"
     if item.parent is not None and half != "close":
         src["parent"] = item.parent
         if item.remote:
             src["remote"] = True
+        elif tree.node(item.parent) is not None and tree.outer(node) is None:
+            src["placed"] = True
     return src
 
 
@@ -174,7 +207,7 @@ def _errors(tree: TraceTree, nodes: list[Node]) -> Iterator[tuple[Node, _Entry]]
         if tree.told(item.fault) or _is_told_around(tree, node):
             continue
         tree.tell(item.fault)
-        item.error.src = _src(node, item, None)
+        item.error.src = _src(tree, node, item, None)
         item.error.parent = node.id if node.role is Role.STEP else _parent(tree, node)
         yield node, _Entry(node.source, item, {Half.POINT: item.error})
 
@@ -189,9 +222,11 @@ def _is_told_around(tree: TraceTree, node: Node) -> bool:
 # -- logs ------------------------------------------------------------------------------------------
 
 
-def _place(tree: TraceTree, span: str | None) -> Node | None:
+def _place(tree: TraceTree, log: MappedLog) -> Node | None:
     """The step a log record was written in."""
-    node = tree.node(span)
+    node = tree.node(log.span)
+    if node is None and log.at_once:
+        node = tree.logged.turn_at(log.time_ns)
     if node is None:
         return None
     node = node.into or node
@@ -203,6 +238,10 @@ def _fill_from_logs(tree: TraceTree, logs: list[tuple[Held, MappedLog]]) -> list
     rest: list[tuple[Held, MappedLog]] = []
     contents: dict[Node, tuple[Json, Json]] = {}
     for held, log in logs:
+        if log.adds is not None and (answer := _answer_before(tree, log)) is not None:
+            _fill_gaps(answer.closer.payload, log.adds, answer.failed)  # type: ignore[union-attr]
+            answer.told_by.append([held.rq, log.i])
+            continue
         node = tree.node(log.span)
         if node is not None:
             node = node.into or node
@@ -220,6 +259,17 @@ def _fill_from_logs(tree: TraceTree, logs: list[tuple[Held, MappedLog]]) -> list
     return rest
 
 
+def _answer_before(tree: TraceTree, log: MappedLog) -> MappedSpan | None:
+    """The last model call that ended before a record of its answer, where it is not written yet."""
+    calls = [
+        n
+        for n in tree.logged.calls
+        if n.kind is SpanKind.LLM and n.worker == log.worker and n.end_ns <= log.time_ns and not n.pending
+    ]
+    last = max(calls, key=lambda n: n.end_ns, default=None)
+    return None if last is None or last.item is None or last.item.closer is None else last.item
+
+
 def _append(told: Json, more: Json) -> None:
     """One record tells one message: lists and texts grow, messages are counted, the rest is said once."""
     for key, value in more.items():
@@ -234,6 +284,11 @@ def _append(told: Json, more: Json) -> None:
             told[key] = known + value
 
 
+def _counted(count: int | None, ns: int) -> Json:
+    """The sender's own number of a record, and its time: by the first ones it is seen to count anew."""
+    return {} if count is None or count >= COUNTED else {"count": [count, ns // 1_000_000]}
+
+
 def _log_entry(tree: TraceTree, held: Held, log: MappedLog, around: Node | None) -> _Entry:
     event = log.event
     event.parent = log.span if around is None else _address(around, held.source)
@@ -242,6 +297,7 @@ def _log_entry(tree: TraceTree, held: Held, log: MappedLog, around: Node | None)
         event.src["trace"] = log.trace
     if log.span is not None:
         event.src["span"] = log.span
+    event.src |= _counted(log.count, log.time_ns)
     if log.fault is not None and not tree.told(log.fault):
         tree.tell(log.fault)
         event.type = kinds.ERROR

@@ -6,7 +6,9 @@ Rules (the numbers are those of the mapping page):
   nested spans of its name is one (D5), an agent in an agent of its name is the same (D6); the outer
   account is kept and filled with what only the inner one knows;
 - a step that is no (local) root, and a detail, are places in the tree only;
-- a fault that was told below is not told again above (D9).
+- a fault that was told below is not told again above (D9);
+- a tool call made inside a tool call of another process, where no model works that could have asked
+  for it, is that call told from its other side (an MCP server's, a script's).
 
 Knows no time and no run. What was released stays known, so that late spans find their place.
 """
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from agentrund.model.event import Json
 from agentrund.model.otlp import Fault, MappedSpan, SpanKind
+from agentrund.sequencer.logged_steps import LoggedSteps
 from agentrund.sequencer.trace_hold import Held
 
 _LEAVES: Final = frozenset({SpanKind.LLM, SpanKind.TOOL, SpanKind.POINT})
@@ -50,6 +54,7 @@ class Node:
     end_ns: int
     entry: bool
     shadow: bool
+    call_id: str | None
     rq: int
     item: MappedSpan | None
     role: Role = Role.UNDECIDED
@@ -59,6 +64,13 @@ class Node:
     opened: bool = False
     told_below: bool = False
     """An inner account of the same was told before it came."""
+    logged: bool = False
+    turn: bool = False
+    worker: str | None = None
+    asked: bool = False
+    """Of a pair, the record that opens it is known."""
+    said: frozenset[str] = frozenset()
+    """Of a logged step, which payload keys are written."""
 
     @property
     def what(self) -> SpanKind:
@@ -94,8 +106,10 @@ class TraceTree:
         self._entries: list[Node] = []
         self._children: dict[str, list[Node]] = {}
         self._holes: dict[str, Node] = {}
+        self._past: set[str] = set()
         self._faults: list[Fault] = []
         self.roots: list[Root] = []
+        self.logged = LoggedSteps()
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -104,19 +118,27 @@ class TraceTree:
 
     def add(self, held: Held, span: MappedSpan) -> Added:
         """Take a span in. Only a NEW one is to be held and released."""
+        if span.logged and self.logged.has_told(span.span):
+            return Added.DUPLICATE
         known = self._nodes.get(span.span)
+        if known is None and span.pair is not None and (known := self.logged.counterpart(span)) is not None:
+            span.span = known.id
         if known is None and self._is_second_root(held.source, span):
             return Added.FOREIGN
         if known is not None:
             if known.source != held.source:
                 return Added.FOREIGN
             if not known.pending or span.notice:
+                if span.logged and known.item is not None:
+                    _take_opening(known.item, span)
                 return Added.DUPLICATE
+            if span.logged and known.item is not None:
+                _take_opening(span, known.item)
             known.pending, known.item, known.rq = False, span, held.rq
             known.end_ns = span.end_ns
         else:
             self._insert(held, span)
-        if not span.notice and span.entry and span.kind is not SpanKind.DETAIL:
+        if not (span.notice or span.logged) and span.entry and span.kind is not SpanKind.DETAIL:
             leaf = span.kind in _LEAVES
             self.roots.append(Root(held.source, span.start_ns, span.end_ns, span.failed, leaf))
         return Added.NEW
@@ -138,23 +160,36 @@ class TraceTree:
             span.end_ns,
             span.entry,
             span.shadow,
+            span.call_id,
             held.rq,
             span,
             pending=span.notice,
+            logged=span.logged,
+            turn=span.turn,
+            worker=span.worker,
         )
+        if span.logged:
+            self.logged.note(node, span)
         self._nodes[node.id] = node
         self._holes.pop(node.id, None)
         if node.entry:
             self._entries.append(node)
         if node.parent is not None:
             self._children.setdefault(node.parent, []).append(node)
-            if not node.entry and node.parent not in self._nodes:
+            is_known = node.entry or node.logged or node.parent in self._nodes or node.parent in self._past
+            if not is_known:
                 self._holes.setdefault(node.parent, node)
 
-    def restored(self, span: str) -> None:
-        """A span put back from a run's records: its opening event is written."""
+    def restored(self, span: str, payload: Json) -> None:
+        """A span put back from a run's records: an event of it is written, with this payload."""
         node = self._nodes[span]
+        node.said |= payload.keys()
         node.role, node.opened, node.item = Role.STEP, True, None
+
+    def was_there(self, parent: str) -> None:
+        """A parent that is not known again since a restart had come before it."""
+        self._holes.pop(parent, None)
+        self._past.add(parent)
 
     def is_rooted(self, sources: Iterable[str]) -> bool:
         """Whether nothing more is to be waited for by spans of ``sources``.
@@ -196,14 +231,37 @@ class TraceTree:
         }
 
     def begun(self) -> list[Node]:
-        """Spans of which only the beginning is known."""
-        return [n for n in self._nodes.values() if n.pending]
+        """Spans of which only the beginning is known and the end would have been told."""
+        return [n for n in self._nodes.values() if n.pending and not (n.logged and n.kind is SpanKind.AGENT)]
+
+    def unended(self) -> list[Node]:
+        """Agents told by log records that have begun, and of which nobody told an end; inner ones first."""
+        agents = [n for n in self._nodes.values() if n.pending and n.logged and n.kind is SpanKind.AGENT]
+        return sorted(agents, key=lambda n: len(list(self.above(n))), reverse=True)
+
+    def last_of(self, node: Node) -> int:
+        """When the last of what lies below a node ended."""
+        last, stack, seen = node.end_ns, [node], {node.id}
+        while stack:
+            for child in self._below(stack.pop()):
+                if child.id not in seen:
+                    seen.add(child.id)
+                    stack.append(child)
+                    last = max(last, child.end_ns)
+        return last
+
+    def _below(self, node: Node) -> list[Node]:
+        below = self._children.get(node.id, [])
+        if not node.turn:
+            return below
+        return [*below, *(n for n in self.logged.calls if n.parent is None and self._around(n) is node)]
 
     def forget(self) -> None:
         """Give up what is known of a trace that has ended long ago; its holes and roots stay."""
         self._nodes.clear()
         self._children.clear()
         self._entries.clear()
+        self.logged = LoggedSteps()
 
     # -- places -----------------------------------------------------------------------------------
 
@@ -214,14 +272,20 @@ class TraceTree:
     def above(self, node: Node) -> Iterator[Node]:
         """The known spans around ``node``, inside out; a merged one stands for what tells it."""
         seen = {node.id}
-        parent = self.node(node.parent)
+        parent = self._around(node)
         while parent is not None and parent.id not in seen:
             seen.add(parent.id)
             if parent.into is not None:
                 parent = parent.into
                 seen.add(parent.id)
             yield parent
-            parent = self.node(parent.parent)
+            parent = self._around(parent)
+
+    def _around(self, node: Node) -> Node | None:
+        """What a span names as its parent; for a step that names none, the turn it was made in."""
+        if node.parent is None and node.logged and not node.turn:
+            return self.logged.turn_at(node.start_ns)
+        return self.node(node.parent)
 
     def outer(self, node: Node) -> Node | None:
         """The step that encloses ``node``."""
@@ -241,22 +305,32 @@ class TraceTree:
             at: Node | None = node
             while at is not None and at.role is Role.UNDECIDED and at.id not in chain:
                 chain[at.id] = at
-                at = self.node(at.parent)
+                at = self._around(at)
             for inner in reversed(chain.values()):
                 self._decide(inner)
 
     def _decide(self, node: Node) -> None:
         if node.role is not Role.UNDECIDED:
             return
-        if node.kind is SpanKind.POINT:
+        if node.logged:
+            node.role = Role.STEP
+        elif node.kind is SpanKind.POINT:
             node.role = Role.POINT
         elif node.kind is SpanKind.DETAIL or (node.kind not in _CALLS and not _may_be_agent(node)):
             node.role = Role.SILENT
         elif (twin := self._twin(node)) is not None:
             node.role, node.into = Role.MERGED, twin
+        elif node.kind is SpanKind.TOOL and self._is_other_side(node):
+            node.role = Role.SILENT
         else:
             node.told_below = self._told_below(node)
             node.role = Role.SILENT if node.told_below else Role.STEP
+
+    def _is_other_side(self, node: Node) -> bool:
+        """Whether a tool call is another process's account of a tool call around it."""
+        if not any(n.kind is SpanKind.TOOL and n.source != node.source for n in self.above(node)):
+            return False
+        return not any(n.kind is SpanKind.LLM and n.source == node.source for n in self._nodes.values())
 
     def _twin(self, node: Node) -> Node | None:
         """The span that already tells what ``node`` tells."""
@@ -313,7 +387,18 @@ def _may_be_agent(node: Node) -> bool:
 def _same(outer: Node, inner: Node) -> bool:
     if outer.what is not inner.what:
         return False
+    if outer.call_id and inner.call_id and outer.call_id != inner.call_id:
+        return False
     return outer.what is SpanKind.LLM or outer.name == inner.name
+
+
+def _take_opening(span: MappedSpan, notice: MappedSpan) -> None:
+    """Of a step opened and closed by two records that are written together: what the first one said."""
+    if span.opener is None or notice.opener is None:
+        return
+    span.opener.payload = {**notice.opener.payload, **span.opener.payload}
+    if notice.start_ns < span.start_ns or span.start_ns == span.end_ns:
+        span.start_ns, span.opener.ts = notice.start_ns, notice.opener.ts
 
 
 def _overlap(one: Node, other: Node) -> bool:

@@ -205,3 +205,53 @@ def test_a_forgotten_trace_keeps_how_it_ended():
     tree.forget()
     assert len(tree) == 0
     assert len(tree.roots) == 1
+
+
+def test_nested_tools_of_one_name_with_ids_of_their_own_are_two_calls():
+    tree = tree_of(mapped(1), mapped(2, 1, TOOL, name="Agent", call_id="a"))
+    for n, call_id in ((3, "b"), (4, "a"), (5, None)):
+        add(tree, mapped(n, 2, TOOL, name="Agent", call_id=call_id))
+    assert roles(tree, 2, 3, 4, 5) == {2: Role.STEP, 3: Role.STEP, 4: Role.MERGED, 5: Role.MERGED}
+
+
+def test_a_tool_call_told_from_its_other_side_is_no_second_one():
+    tree = tree_of(mapped(1), mapped(2, 1, TOOL, name="mcp__weather__get"))
+    add(tree, mapped(3, 2, AGENT, remote=True), "server")
+    add(tree, mapped(4, 3, TOOL, name="get"), "server")
+    assert roles(tree, 2, 3, 4) == {2: Role.STEP, 3: Role.STEP, 4: Role.SILENT}
+
+
+def test_a_tool_call_that_a_model_of_the_other_side_may_have_asked_for_is_one():
+    tree = tree_of(mapped(1), mapped(2, 1, TOOL, name="delegate"))
+    for span in (mapped(3, 2, AGENT, remote=True), mapped(4, 3, LLM), mapped(5, 3, TOOL, name="get")):
+        add(tree, span, "worker")
+    assert roles(tree, 5) == {5: Role.STEP}
+
+
+def test_a_parent_that_was_there_before_a_restart_is_no_hole():
+    tree = tree_of(mapped(3, 2, LLM))
+    tree.was_there(hex_id(2))
+    add(tree, mapped(4, 2, LLM))
+    assert tree.holes() == {}
+
+
+def test_of_steps_told_by_records_neither_a_parent_nor_an_agents_end_is_missed():
+    tree = tree_of(
+        mapped(2, 1, LLM, logged=True),
+        mapped(3, kind=AGENT, logged=True, turn=True, notice=True),
+        mapped(4, 3, TOOL, logged=True, notice=True),
+    )
+    assert tree.holes() == {}
+    assert [n.id for n in tree.begun()] == [hex_id(4)]
+    assert [n.id for n in tree.unended()] == [hex_id(3)]
+
+
+def test_an_agent_is_over_when_the_last_step_below_it_is():
+    tree = tree_of(
+        mapped(1, kind=AGENT, logged=True, turn=True, notice=True, start=0, end=0),
+        mapped(2, 1, AGENT, logged=True, start=1, end=5),
+        mapped(3, 2, LLM, logged=True, start=2, end=7),
+        mapped(4, kind=LLM, logged=True, start=3, end=9),
+    )
+    assert tree.last_of(tree.node(hex_id(2))) == tree.node(hex_id(3)).end_ns
+    assert tree.last_of(tree.node(hex_id(1))) == tree.node(hex_id(4)).end_ns

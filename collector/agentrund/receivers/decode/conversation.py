@@ -95,7 +95,7 @@ def _part(value: Any) -> Json:
 
 
 def _block(value: Json) -> Json:
-    """Bedrock's blocks say what they are by their only key."""
+    """Bedrock's and Gemini's blocks say what they are by their key."""
     if isinstance(use := value.get("toolUse"), dict):
         return {
             "type": "tool_call",
@@ -109,7 +109,18 @@ def _block(value: Json) -> Json:
             "id": result.get("toolUseId"),
             "response": result.get("content"),
         }
-    return {"type": "text", "content": value["text"]} if "text" in value else value
+    if isinstance(call := value.get("functionCall"), dict):
+        return {
+            "type": "tool_call",
+            "id": call.get("id"),
+            "name": call.get("name"),
+            "arguments": call.get("args"),
+        }
+    if isinstance(made := value.get("functionResponse"), dict):
+        return {"type": "tool_call_response", "id": made.get("id"), "response": made.get("response")}
+    if "text" not in value:
+        return value
+    return {"type": "reasoning" if value.get("thought") is True else "text", "content": value["text"]}
 
 
 def _tool_call(call: Json) -> Json:

@@ -15,6 +15,7 @@ from agentrund.receivers.decode import call_fields, genai
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import Attributes, as_text
 from agentrund.receivers.decode.labels import label
+from agentrund.receivers.decode.profiles import profile_log
 from agentrund.receivers.decode.session import session_of
 
 _DOTTED: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+")
@@ -27,7 +28,7 @@ def map_log(item: LogItem) -> MappedLog:
     """A log record as its event."""
     name = _event_name(item)
     fills = _content(item, name)
-    return MappedLog(
+    mapped = MappedLog(
         item.i,
         item.resource,
         item.trace,
@@ -40,6 +41,8 @@ def map_log(item: LogItem) -> MappedLog:
         fills=fills,
         ends_session=name == _SESSION_END,
     )
+    profile_log(mapped, item, name)
+    return mapped
 
 
 def map_bad(item: BadItem) -> MappedLog:

@@ -28,6 +28,7 @@ from agentrund.receivers.decode import call_fields, log_mapping, openinference
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.attributes import Attributes, as_text, parse
 from agentrund.receivers.decode.labels import label, short_name
+from agentrund.receivers.decode.profiles import prepare_span, profile_kind
 from agentrund.receivers.decode.session import session_of
 
 _REMOTE_KNOWN: Final = 0x100
@@ -70,7 +71,7 @@ def span_kind(attributes: Json) -> SpanKind:
 
 def _span(item: SpanItem) -> MappedSpan:
     attributes = Attributes(item.attributes)
-    kind = span_kind(item.attributes)
+    kind, secondary = profile_kind(item, span_kind(item.attributes))
     notice = item.attributes.get(_PENDING_TYPE) == "pending_span" and item.parent is not None
     span, parent = item.span, item.parent
     if notice and item.parent is not None:
@@ -93,7 +94,10 @@ def _span(item: SpanItem) -> MappedSpan:
         failed=item.failed or item.attributes.get("gen_ai.tool.status") == "error",
         notice=notice,
         shadow=item.scope.name in tables.SHADOW_SCOPES,
+        secondary=secondary,
     )
+    if secondary:
+        prepare_span(mapped, item, attributes)
     if kind is SpanKind.DETAIL:
         return mapped
     error = _error(item, attributes, mapped.failed)

@@ -1,0 +1,56 @@
+"""One trace as ``OtlpRuns`` keeps it: its spans' places, what of it is held, and which run it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from agentrund.model.otlp import MappedLog, MappedSpan
+from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.trace_hold import TraceHold
+from agentrund.sequencer.trace_tree import TraceTree
+
+_NO_TRACE: Final = "process:"
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """What is known of one trace id, or of the items of a process that have none."""
+
+    id: str
+    last_arrival: float
+    tree: TraceTree = field(default_factory=TraceTree)
+    hold: TraceHold = field(default_factory=TraceHold)
+    run: OtlpRun | None = None
+    session: str | None = None
+    run_id: str | None = None
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is none: the items of a process that name no trace."""
+        return self.id.startswith(_NO_TRACE)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its root has ended and nothing is missing."""
+        return bool(self.tree.roots) and not self.tree.holes()
+
+
+def no_trace(source: str, session: str | None) -> str:
+    """Where the items of a process without a trace are held; each session apart."""
+    return _NO_TRACE + source if session is None else f"{_NO_TRACE}{source}/{session}"
+
+
+def is_at_once(item: MappedSpan | MappedLog) -> bool:
+    """Whether an item is written when it comes."""
+    return item.notice or item.logged if isinstance(item, MappedSpan) else item.at_once
+
+
+def give_time(item: MappedSpan | MappedLog, at: float) -> None:
+    """An item without a time of its own happened when it arrived."""
+    if isinstance(item, MappedLog):
+        item.time_ns = item.time_ns or int(at * 1e9)
+        for step in item.steps:
+            give_time(step, at)
+    elif item.end_ns == 0:
+        item.start_ns = item.end_ns = int(at * 1e9)
