@@ -237,6 +237,45 @@ def test_a_killed_claude_code_lists_the_tool_that_was_decided_on():
     assert [(s["name"], s["seq"] is not None) for s in tools] == [("Bash", True)]
 
 
+def cut_before(capture: Capture, name: bytes) -> list[Request]:
+    """What a program had told when it was killed before it told an event of that name."""
+    logs = split(only(capture.requests, Signal.LOGS))
+    return logs[: next(n for n, r in enumerate(logs) if name in r.body)]
+
+
+@pytest.mark.parametrize("arrange", [list, doubled, reversed_requests])
+def test_a_killed_codex_lists_the_tool_that_was_decided_on(arrange):
+    requests = cut_before(load("codex-0.171.0-full-grpc"), b"codex.tool_result")
+    (one,) = replay(arrange(requests), cause=KILLED).all_runs()
+    assert one.status == "crashed"
+    assert [s["name"] for s in one.open_listed() if s["type"] == kinds.TOOL_CALL] == ["exec_command"]
+    assert len(one.of(kinds.LLM_PROMPT)) == len(one.of(kinds.LLM_RESPONSE)) == 1
+
+
+@pytest.mark.parametrize("arrange", [list, doubled, reversed_requests])
+def test_a_killed_gemini_lists_the_tool_its_model_asked_for(arrange):
+    requests = cut_before(load("gemini-cli-0.61.0-full-grpc"), b"gemini_cli.tool_call")
+    (one,) = replay(arrange(requests), cause=KILLED).all_runs()
+    assert one.status == "crashed"
+    assert not one.of(kinds.TOOL_CALL)
+    (asked,) = [s for s in one.open_listed() if s["type"] == kinds.TOOL_CALL]
+    (response,) = one.of(kinds.LLM_RESPONSE)
+    assert (asked["name"], asked["requested_in"]) == ("run_shell_command", response.parent_seq)
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("codex-0.171.0-full-grpc", b"codex.sse_event"),
+        ("gemini-cli-0.61.0-full-grpc", b"gemini_cli.api_response"),
+    ],
+)
+def test_a_client_killed_while_its_model_answers_leaves_the_call_open(name, before):
+    (one,) = replay(cut_before(load(name), before), cause=KILLED).all_runs()
+    assert one.status == "crashed"
+    assert [s["type"] for s in one.open_listed()] == [kinds.AGENT_START, kinds.LLM_PROMPT]
+
+
 def test_subagents_stand_below_each_other():
     (one,) = run(load("claude-code-2.1.332-subagents"), list).all_runs()
     agents = one.of(kinds.AGENT_START)
@@ -256,7 +295,7 @@ def test_subagents_stand_below_each_other():
 
 def two_lives() -> list[Request]:
     """A session that was killed, and taken up again by another process, which counts anew."""
-    killed, again = load("claude-code-2.1.332-sigkill"), load("claude-code-2.1.332-full-grpc")
+    killed, again = load("claude-code-2.1.332-sigkill"), load("claude-code-2.1.332-http-retry")
     old, new = (session_of(c) for c in (again, killed))
     second = [replace(r, at=r.at + 30, body=r.body.replace(old, new)) for r in again.requests]
     return [*killed.requests, *second]
@@ -270,16 +309,28 @@ def session_of(capture: Capture) -> bytes:
 
 
 @pytest.mark.parametrize("arrange", [list, doubled, split])
-@pytest.mark.parametrize("processes", [{}, {53832: 1, 36666: 2, 36672: 2}])
+@pytest.mark.parametrize("processes", [{}, {53832: 1, 53996: 2}])
 def test_a_session_taken_up_again_is_the_next_attempt(arrange, processes):
     executor = replay(arrange(two_lives()), processes=processes)
     (one,) = executor.all_runs()
     assert [a.outcome for a in one.machine.state.attempts] == ["crashed", "ok"]
-    assert [(r.attempt, r.name) for r in one.of(kinds.TOOL_CALL)] == [(1, "Bash"), (2, "Bash")]
-    assert len(one.of(kinds.LLM_PROMPT)) == 3
+    assert [r.attempt for r in one.of(kinds.TOOL_CALL)] == [1]
+    assert [r.attempt for r in one.of(kinds.LLM_PROMPT)] == [1, 2]
     assert [r.seq for r in one.records] == list(range(1, len(one.records) + 1))
     assert [s["name"] for s in one.open_listed() if s.get("type") == kinds.TOOL_CALL] == ["Bash"]
     assert not any(r.late for r in one.records)
+
+
+@pytest.mark.parametrize("arrange", [reversed_requests, lambda requests: reversed_requests(split(requests))])
+@pytest.mark.parametrize("processes", [{}, {53832: 1, 53996: 2}])
+def test_what_an_earlier_process_told_and_comes_late_says_nothing_of_how_the_session_went(arrange, processes):
+    in_order = truth(replay(two_lives()).all_runs())
+    (one,) = replay(arrange(two_lives()), processes=processes).all_runs()
+    found = truth([one])
+    assert found["run_status"] == "ok"
+    for key in ("llm_calls", "tool_calls", "tokens_in", "missing_parents", "cost_usd"):
+        assert found[key] == in_order[key], key
+    assert [s["name"] for s in one.open_listed() if s.get("type") == kinds.TOOL_CALL] == ["Bash"]
 
 
 def test_a_session_that_counts_on_is_one_attempt():

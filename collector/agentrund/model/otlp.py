@@ -247,6 +247,8 @@ class MappedSpan:
     joins: str | None = None
     count: int | None = None
     """Of a logged step, as of its record."""
+    past: bool = False
+    """Of an earlier process of its session, told after a later one has begun."""
 
     @property
     def entry(self) -> bool:
@@ -285,6 +287,7 @@ class MappedLog:
     worker: str | None = None
     joins: str | None = None
     count: int | None = None
+    past: bool = False
 
 
 @dataclass(slots=True)

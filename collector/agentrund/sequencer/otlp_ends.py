@@ -136,7 +136,11 @@ def _leave(run: OtlpRun, producers: Producers, source: str) -> list[Command]:
 def _depart(run: OtlpRun, source: str) -> list[Command]:
     """A source goes, cleanly."""
     run.members[source] = False
-    return [*_inferred(run, source), Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts)]
+    past = run.lacked(source)
+    return [
+        *_inferred(run, source),
+        Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts, open_extra=past),
+    ]
 
 
 def _inferred(run: OtlpRun, source: str) -> list[Command]:

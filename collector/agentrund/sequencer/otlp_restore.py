@@ -122,7 +122,7 @@ class RestoredRun:
         if trace is None:
             return  # an earlier life of the collector has told a span twice
         self._spans[key] = trace, span
-        run.trees[trace.id] = trace.tree
+        (run.past if trace.is_past else run.trees)[trace.id] = trace.tree
         trace.tree.restored(span_id, record.payload)
         was_there = record.parent_seq is not None or src.get("placed") is True
         if record.type in _KINDS and was_there and span.parent is not None:
@@ -157,4 +157,5 @@ def _span(record: Record, src: Json, session: str | None) -> MappedSpan:
         turn=src.get("turn") is True,
         pair=src.get("pair"),
         worker=src.get("worker"),
+        past=src.get("past") is True,
     )

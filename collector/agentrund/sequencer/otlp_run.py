@@ -74,6 +74,8 @@ class OtlpRun:
     session: str | None = None
     members: dict[str, bool] = field(default_factory=dict)
     trees: dict[str, TraceTree] = field(default_factory=dict)
+    past: dict[str, TraceTree] = field(default_factory=dict)
+    """Of earlier processes of its session, told late: what they left open says nothing of how it goes."""
     last_arrival: float = 0.0
     last_ts: float = 0.0
     ended: bool = False
@@ -91,7 +93,7 @@ class OtlpRun:
     def begin(self, session: str | None) -> None:
         """A new attempt: nothing of the one before counts."""
         self.session = self.session or session
-        self.members, self.trees, self._calls, self._forgotten = {}, {}, {}, []
+        self.members, self.trees, self.past, self._calls, self._forgotten = {}, {}, {}, {}, []
         self.ended, self.died_at, self._last = False, None, (0, False)
 
     def end(self) -> None:
@@ -142,7 +144,7 @@ class OtlpRun:
         """The ends of a source's agents of which nobody tells one, now that it has gone, or its run ends."""
         return [
             inferred_end(tree, agent)
-            for tree in self.trees.values()
+            for tree in (*self.trees.values(), *(t for t in self.past.values() if not t.begun()))
             for agent in tree.unended()
             if agent.source == source
         ]
@@ -151,12 +153,11 @@ class OtlpRun:
 
     def lacks(self, source: str | None = None) -> list[Json]:
         """Steps that were begun and never ended, and have no opening event: of one source, or of all."""
-        return [
-            {"span": parent, "missing_parent": True}
-            for tree in self.trees.values()
-            for parent, owner in tree.holes().items()
-            if source in (None, owner)
-        ][:_LISTED]
+        return _missing(self.trees, source)
+
+    def lacked(self, source: str) -> list[Json]:
+        """As ``lacks``, of earlier processes."""
+        return _missing(self.past, source)
 
     def asked(self, source: str | None = None) -> list[Json]:
         """Tool calls a model asked for that nobody made."""
@@ -201,6 +202,15 @@ class OtlpRun:
         if roots and roots[-1].failed:
             return FAILED
         return FAILED if self._last[1] and self.key.by != BY_TRACE else OK
+
+
+def _missing(trees: dict[str, TraceTree], source: str | None) -> list[Json]:
+    return [
+        {"span": parent, "missing_parent": True}
+        for tree in trees.values()
+        for parent, owner in tree.holes().items()
+        if source in (None, owner)
+    ][:_LISTED]
 
 
 def _requested(payload: Json) -> list[Json]:

@@ -44,7 +44,7 @@ from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
-from agentrund.sequencer.signals import Accounts
+from agentrund.sequencer.signals import Accounts, Life
 from agentrund.sequencer.trace_hold import CONTENT_S, Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
@@ -152,10 +152,13 @@ class OtlpRuns:
         parts: list[MappedSpan | MappedLog] = [item]
         if isinstance(item, MappedLog) and item.at_once:
             account = self.accounts.of(item.session or producer.id, now)
-            if account.counts_anew(item):
+            life = account.life_of(item)
+            if life is Life.NEXT:
                 out += self._release_at_once(taking.at_once, now)
                 out += self._end_former(item, producer, now)
             parts = account.told(item)
+            for part in parts:
+                part.past = life is Life.PAST
         self._waiting[rq] += len(parts)
         for part in parts:
             held = Held(rq, producer.id, part, now)
@@ -225,7 +228,8 @@ class OtlpRuns:
             if item.secondary:
                 self.accounts.of(item.session or held.source, held.at).hold(item)
         else:
-            trace = self._trace(item.trace or no_trace(held.source, item.session), held)
+            own = no_trace(held.source, item.session, past=item.past)
+            trace = self._trace(item.trace or own, held)
         run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
         trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
         trace.session = trace.session or item.session
@@ -233,7 +237,8 @@ class OtlpRuns:
 
     def place(self, held: Held, span: MappedSpan) -> Trace | None:
         """The trace of a span, which is in its tree now; None where it was there before."""
-        trace = self._trace(span.trace or no_trace(held.source, span.session), held)
+        own = no_trace(held.source, span.session, past=span.past)
+        trace = self._trace(span.trace or own, held)
         size = len(trace.tree)
         added = trace.tree.add(held, span)
         if added is Added.FOREIGN:
@@ -289,17 +294,18 @@ class OtlpRuns:
             if run is None:
                 run = self._run(trace, fed[0].source)
             self._feed(run, trace, fed, now, out)
-        elif any(isinstance(held.item, MappedSpan) and held.item.secondary for held in batch):
-            self._attach(trace, batch[0].source)
+        elif spans := [h.item for h in batch if isinstance(h.item, MappedSpan) and h.item.secondary]:
+            self._attach(trace, batch[0].source, spans, now)
         self._settle([held.rq for held in batch], out)
         return out
 
-    def _attach(self, trace: Trace, source: str) -> None:
+    def _attach(self, trace: Trace, source: str, spans: list[MappedSpan], now: float) -> None:
         """Spans that became no event still tell their run of what is missing among them."""
         run = self.runs.get(self._key(trace, source)[0])
         if run is not None and not run.ended:
             trace.run = run
-            run.trees[trace.id] = trace.tree
+            account = self.accounts.of(trace.session or source, now)
+            (run.past if account.is_past(spans) else run.trees)[trace.id] = trace.tree
 
     def _settle(self, rqs: list[int], out: list[Command]) -> None:
         for rq in rqs:
@@ -368,7 +374,7 @@ class OtlpRuns:
     def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
         self._take_session(run, trace, out)
         first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
-        new_trace = trace.id not in run.trees
+        new_trace = trace.id not in run.trees and not trace.is_past
         lives = self.producers.get(first).exited_at is None
         if new_trace and run.key.by != BY_TRACE and lives:
             # A new process of a session whose earlier one has gone: that attempt is over first.
@@ -378,7 +384,7 @@ class OtlpRuns:
             run.begin(trace.session)
             run.members[first] = True
             out.append(OpenRun(run.key, self._arrival(run, first, fed)))
-        run.trees[trace.id] = trace.tree
+        (run.past if trace.is_past else run.trees)[trace.id] = trace.tree
         run.last_arrival = max(run.last_arrival, now)
         for one in fed:
             self._join(run, one.source, fed, out)

@@ -11,6 +11,7 @@ from agentrund.sequencer.trace_hold import TraceHold
 from agentrund.sequencer.trace_tree import TraceTree
 
 _NO_TRACE: Final = "process:"
+_PAST: Final = "/past"
 
 
 @dataclass(slots=True, eq=False)
@@ -31,14 +32,20 @@ class Trace:
         return self.id.startswith(_NO_TRACE)
 
     @property
+    def is_past(self) -> bool:
+        """Whether it holds what an earlier process of a session had told, and came after a later one's."""
+        return self.id.endswith(_PAST)
+
+    @property
     def is_over(self) -> bool:
         """Whether its root has ended and nothing is missing."""
         return bool(self.tree.roots) and not self.tree.holes()
 
 
-def no_trace(source: str, session: str | None) -> str:
+def no_trace(source: str, session: str | None, *, past: bool = False) -> str:
     """Where the items of a process without a trace are held; each session apart."""
-    return _NO_TRACE + source if session is None else f"{_NO_TRACE}{source}/{session}"
+    own = _NO_TRACE + source if session is None else f"{_NO_TRACE}{source}/{session}"
+    return own + _PAST if past else own
 
 
 def is_at_once(item: MappedSpan | MappedLog) -> bool:

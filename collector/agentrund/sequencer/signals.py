@@ -31,6 +31,14 @@ class Primary(Enum):
     TRACES = "traces"
 
 
+class Life(Enum):
+    """Of which process of a session a record is: the one at work, the next one, or one before it."""
+
+    SAME = "same"
+    NEXT = "next"
+    PAST = "past"
+
+
 @dataclass(slots=True, eq=False)
 class Account:
     """What is known of the two signals of one session."""
@@ -42,6 +50,11 @@ class Account:
     """Those of them that have filled a step, with its id."""
     counts: dict[int, int] = field(default_factory=dict)
     """The sender's own numbers, with the time of the record that bore them in milliseconds."""
+    began: int = 1 << 62
+    ended: int = 0
+    """When its process told the first and the last of what came, in milliseconds."""
+    past: int | None = None
+    """What is not later than this is of an earlier process."""
 
     last: float = 0.0
 
@@ -57,16 +70,29 @@ class Account:
             step.count, step.joins = item.count, item.joins
         return [*item.steps]
 
-    def counts_anew(self, record: MappedLog) -> bool:
-        """Whether the sender has begun to count again: a number comes with another time than before."""
+    def life_of(self, record: MappedLog) -> Life:
+        """Which process of its session a record is of, by the sender's own number of it.
+
+        Each process counts anew: a number that comes with another time than before is of another one.
+        """
         count, ms = record.count, record.time_ns // 1_000_000
-        if count is None or count >= COUNTED:
-            return False
-        anew = self.counts.get(count, ms) != ms
+        if self.past is not None and ms <= self.past:
+            return Life.PAST
+        known = None if count is None else self.counts.get(count)
+        if known is not None and ms < known:
+            self.past = self.began - 1
+            return Life.PAST
+        anew = known is not None and ms > known
         if anew:
-            self.counts.clear()
-        self.counts[count] = ms
-        return anew
+            self.past, self.began, self.counts = self.ended, ms, {}
+        self.began, self.ended = min(self.began, ms), max(self.ended, ms)
+        if count is not None and count < COUNTED:
+            self.counts[count] = ms
+        return Life.NEXT if anew else Life.SAME
+
+    def is_past(self, spans: list[MappedSpan]) -> bool:
+        """Whether spans are of an earlier process than the one that is at work."""
+        return self.past is not None and all(span.end_ns // 1_000_000 <= self.past for span in spans)
 
     def restore(self, src: Json) -> None:
         """Learn from the ``src`` of a record that is written."""
@@ -76,9 +102,9 @@ class Account:
             self.primary = Primary.TRACES
         match src.get("count"):
             case [int(count), int(ms)]:
-                if self.counts.get(count, ms) != ms:
-                    self.counts.clear()
+                self.counts = self.counts if self.counts.get(count, ms) == ms else {}
                 self.counts[count] = ms
+                self.began, self.ended = min(self.counts.values()), max(self.ended, ms)
 
     def hold(self, span: MappedSpan) -> None:
         """A span waits with the others of its trace."""
@@ -160,11 +186,12 @@ class Accounts:
                 if item.logged:
                     account.fill(item)
                 else:
-                    spans.setdefault((account, no_trace(held.source, item.session)), []).append(held)
+                    own = no_trace(held.source, item.session)
+                    spans.setdefault((account, own), []).append(held)
         out: list[Fed] = []
-        for (account, where), own in spans.items():
+        for (account, where), waited in spans.items():
             steps = traces.get(where)
-            out += account.fold(trace.tree, own, None if steps is None else steps.tree)
+            out += account.fold(trace.tree, waited, None if steps is None else steps.tree)
         return out
 
     def former_turns(self, trace: Trace, now: float) -> list[Fed]:
@@ -249,7 +276,7 @@ def _rest(step: Node, span: MappedSpan) -> Event | None:
     if not rest:
         return None
     step.said |= rest.keys()
-    payload: Json = {"level": "DEBUG", "message": f"more of {step.name}", "of": step.id, **rest}
+    payload: Json = {"level": "DEBUG", "message": f"{step.name}: its span adds", "of": step.id, **rest}
     src = {"trace": span.trace, "span": span.span}
     return Event(kinds.LOG, step.name, parent=step.id, ts=span.end_ns / 1e9, payload=payload, src=src)
 

@@ -159,7 +159,7 @@ def _src(tree: TraceTree, node: Node, item: MappedSpan, half: str | None) -> Jso
     if item.logged:
         del src["trace"]
         src |= {k: v for k, v in (("pair", item.pair), ("worker", item.worker)) if v is not None}
-        src |= {"turn": True} if item.turn else {}
+        src |= {key: True for key, is_so in (("turn", item.turn), ("past", item.past)) if is_so}
         src |= _counted(item.count, item.end_ns)
     elif item.secondary:
         src["signal"] = "traces"

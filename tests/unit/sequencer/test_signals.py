@@ -332,6 +332,24 @@ def test_a_session_that_had_ended_and_goes_on_in_the_same_process_is_resumed(wor
     assert world.run.types()[-2:] == [kinds.RUN_RESUME, kinds.AGENT_START]
 
 
+def test_what_an_earlier_process_told_is_of_no_weight_when_it_comes_after(world):
+    world.take(*second_life())
+    world.take(*first_life())
+    world.exit(cause=EXITED)
+    world.pass_time(3)
+    (attempt,) = world.run.machine.state.attempts
+    assert attempt.outcome == "ok"
+    assert [r.name for r in world.run.of(kinds.TOOL_CALL)] == ["Bash"]
+
+
+def test_what_is_late_of_a_life_that_is_over_does_not_begin_another(world):
+    world.take(*first_life())
+    world.take(*second_life())
+    world.take(*numbered(claude("compaction", at=2.5), first=3))
+    world.take(*numbered(claude("compaction", at=24.0), first=2))
+    assert len(world.run.machine.state.attempts) == 2
+
+
 # -- after a restart -------------------------------------------------------------------------------
 
 
@@ -392,6 +410,15 @@ def test_a_sender_that_counts_anew_is_known_after_a_restart(world):
     restart(world)
     world.take(*second_life())
     assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+
+
+def test_that_a_step_is_of_an_earlier_process_is_known_after_a_restart(world):
+    world.take(*second_life())
+    world.take(*first_life())
+    restart(world)
+    world.exit(cause=EXITED)
+    world.pass_time(3)
+    assert world.run.status == "ok"
 
 
 def test_a_request_that_is_replayed_tells_nothing_again(world):

@@ -36,7 +36,7 @@ def profile_log(mapped: MappedLog, item: LogItem, name: str) -> None:
 
 def _claude_code(mapped: MappedLog, record: ClientRecord) -> None:
     claude_code.tell(record)
-    _told(mapped, record)
+    _told(mapped, record, claude_code.NAME)
     mapped.span = claude_code.agent_of(record)
     mapped.count = claude_code.count_of(record)
     mapped.adds = claude_code.answer_of(record)
@@ -56,28 +56,29 @@ def _fault(record: ClientRecord) -> Json:
 
 def _codex(mapped: MappedLog, record: ClientRecord) -> None:
     codex.tell(record)
-    _told(mapped, record)
+    _told(mapped, record, codex.NAME)
     mapped.noise = codex.is_noise(record)
 
 
 def _gemini(mapped: MappedLog, item: LogItem, name: str) -> None:
     prefix = next((p for p in gemini.NAMES if name.startswith(p)), "")
     record = ClientRecord(item, name.removeprefix(prefix))
+    client = gemini.NAMES.get(prefix) or str(item.resource.attributes.get("service.name"))
     if prefix:
-        gemini.tell(record, gemini.NAMES[prefix])
-    _told(mapped, record)
+        gemini.tell(record, client)
+    _told(mapped, record, client)
 
 
-def _told(mapped: MappedLog, record: ClientRecord) -> None:
+def _told(mapped: MappedLog, record: ClientRecord, client: str) -> None:
     """A record of such a client belongs to its session, whatever trace it was written in."""
+    item = record.item
     mapped.steps = record.steps
     mapped.at_once = True
-    mapped.joins, mapped.trace, mapped.span, mapped.fills = record.item.trace, None, None, None
-    written = {"trace": record.item.trace, "span": record.item.span}
-    if record.item.trace is not None:
-        mapped.event.payload.setdefault("otel", {}).update(
-            {k: v for k, v in written.items() if v is not None}
-        )
+    mapped.joins, mapped.trace, mapped.span, mapped.fills = item.trace, None, None, None
+    written = {"scope": item.scope.name, "trace": item.trace, "span": item.span}
+    otel = mapped.event.payload.setdefault("otel", {})
+    otel.update({key: value for key, value in written.items() if value})
+    mapped.event.name = client
 
 
 # -- spans -----------------------------------------------------------------------------------------

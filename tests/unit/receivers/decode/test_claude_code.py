@@ -4,7 +4,7 @@ import pytest
 
 from agentrund.model import kinds
 from agentrund.model.otlp import Encoding, MappedSpan, Signal, SpanKind
-from agentrund.receivers.decode.claude_code import SPANS
+from agentrund.receivers.decode.claude_code import RECORDS, SPANS
 from agentrund.receivers.decode.mapping import map_item
 from agentrund.receivers.decode.otlp import decode
 from support import otlp_build as build
@@ -138,8 +138,8 @@ def test_all_else_is_a_log_below_its_agent():
     log = claude("compaction", {"prompt.id": "p", "trigger": "auto", "event.sequence": 3}, written_in=7)
     assert (log.event.type, log.span, log.trace, log.joins) == (kinds.LOG, "prompt-p", None, TRACE)
     assert log.event.payload["attributes"]["trigger"] == "auto"
-    assert log.event.payload["otel"] == {"trace": TRACE, "span": hex_id(7)}
-    assert log.count == 3
+    assert log.event.payload["otel"] == {"scope": RECORDS, "trace": TRACE, "span": hex_id(7)}
+    assert (log.event.name, log.count) == ("claude-code", 3)
 
 
 def test_a_record_sent_twice_has_one_id():
