@@ -83,6 +83,7 @@ class OtlpSender:
         self.acked: set[int] = set()
         self.answers: Counter[str] = Counter()
         self.not_retryable = 0
+        self.refused = 0
         self._channel = grpc.insecure_channel(daemon.otlp, options=[("grpc.use_local_subchannel_pool", 1)])
         self._call = self._channel.unary_unary(EXPORT)
         self._under_way = threading.Semaphore(UNDER_WAY)
@@ -115,8 +116,9 @@ class OtlpSender:
             self.answers[call.code().name] += 1
             if call.code() is grpc.StatusCode.OK:
                 self.acked.add(number)
-            elif call.code() is not grpc.StatusCode.UNAVAILABLE or RETRY_KEY not in dict(
-                call.trailing_metadata() or ()
-            ):
+            elif call.code() is not grpc.StatusCode.UNAVAILABLE:
                 self.not_retryable += 1
+            else:
+                # gRPC itself refuses a stream beyond those it lets a connection have, and says no more.
+                self.refused += RETRY_KEY in dict(call.trailing_metadata() or ())
         self._under_way.release()

@@ -38,6 +38,7 @@ _SERVICES: Final = {
 }
 STREAMS: Final = 128
 """Requests of one connection at a time; its sender keeps the others."""
+UNREQUESTED_S: Final = 3600
 HANDSHAKE_S: Final = 30.0
 PING_EVERY_S: Final = 60.0
 PING_ANSWER_S: Final = 20.0
@@ -78,6 +79,8 @@ class OtlpGrpcServer:
             options=[
                 ("grpc.max_receive_message_length", self._receive_bytes),
                 ("grpc.max_concurrent_streams", STREAMS),
+                # How long a call waits is for its sender to say; gRPC would cancel it after 30 s.
+                ("grpc.server_max_unrequested_time_in_server", UNREQUESTED_S),
                 # A probe would open the window of every waiting request to megabytes.
                 ("grpc.http2.bdp_probe", 0),
                 # A sender's keepalive pings are no reason to hang up on it, batch and all.

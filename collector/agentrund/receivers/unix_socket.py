@@ -29,9 +29,10 @@ log: Final = logging.getLogger(__name__)
 READ_BYTES: Final = 1 << 18
 """One read, one write, one acknowledgement; small enough that no sender holds the loop."""
 LINES_A_TURN: Final = 2000
-"""Lines of one sender between two looks at the others: about 50 ms of the smallest events,"""
-TURN_S: Final = 0.05
-"""and no more of any others, shared by all whose lines wait; the time is looked at after so many of them."""
+"""Lines of one sender between two looks at the others,"""
+TURN_S: Final = 0.02
+"""and no more than fit into this, shared by all whose lines wait (gRPC takes one call a turn of the loop);
+the time is looked at after so many."""
 _LOOK_AFTER: Final = 16
 UNSENT_MAX: Final = 1 << 16
 """Replies kept for a peer that does not read; beyond, nothing more is read from it, nor taken."""
