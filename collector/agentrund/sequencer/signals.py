@@ -124,7 +124,7 @@ class Account:
         ):
             if more is not None:
                 for key in wanted:
-                    if key in more.payload and not (step.failed and key == "text"):
+                    if key in more.payload:
                         event.payload.setdefault(key, more.payload[key])
 
     def knows_end(self, turn: Node) -> bool:
@@ -150,7 +150,7 @@ class Account:
                 continue
             step = None if steps is None else steps.node(filled) or _find(steps, span)
             node.role = Role.SILENT
-            if step is None or step.source != held.source:
+            if step is None:
                 continue
             node.role, node.into = Role.MERGED, step
             event = _end(step, span) if step.kind is SpanKind.AGENT else None
@@ -275,7 +275,6 @@ def _rest(step: Node, span: MappedSpan) -> Event | None:
             rest |= {k: event.payload[k] for k in wanted if k in event.payload and k not in step.said}
     if not rest:
         return None
-    step.said |= rest.keys()
     payload: Json = {"level": "DEBUG", "message": f"{step.name}: its span adds", "of": step.id, **rest}
     src = {"trace": span.trace, "span": span.span}
     return Event(kinds.LOG, step.name, parent=step.id, ts=span.end_ns / 1e9, payload=payload, src=src)

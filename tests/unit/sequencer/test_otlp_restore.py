@@ -105,3 +105,10 @@ def test_members_that_left_or_died_are_known_again(world):
 
 def test_a_run_of_another_door_is_none_of_ours():
     assert restore(OtlpRuns(), [], 0.0) is None
+
+
+def test_of_a_notice_the_opening_is_all_there_is():
+    stored = StoredItems([1])
+    stored.note({"rq": 1, "i": 2, "half": "open"})
+    assert stored.has(1, mapped(2, kind=TOOL, notice=True))
+    assert not stored.has(1, mapped(2, kind=TOOL))

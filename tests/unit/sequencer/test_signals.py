@@ -16,11 +16,12 @@ from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.trace_hold import HOLD_S
 from support import otlp_build as build
 from support.client_records import SESSION, claude, codex, gemini
-from support.otlp_build import T0
+from support.otlp_build import T0, mapped
 from support.otlp_restart import restore
-from support.otlp_world import World
+from support.otlp_world import World, program
 
 EXITED = "process exited: exit code 0"
+OUTPUT = "gen_ai.tool.call.result"
 KILLED = "process exited: killed by SIGKILL"
 CALL = {"model": "m", "input_tokens": 7, "duration_ms": 1000, "prompt.id": "p1"}
 TOOL = {"tool_name": "Bash", "tool_use_id": "t1", "prompt.id": "p1"}
@@ -55,8 +56,8 @@ def numbered(*records: MappedLog, first: int = 0) -> list[MappedLog]:
     return list(records)
 
 
-def spans(*sent, scope: str = SPANS) -> list[MappedSpan]:
-    body = build.traces(*sent, scope=scope, resource={"service.name": "claude-code"})
+def spans(*sent, scope: str = SPANS, service: str = "claude-code") -> list[MappedSpan]:
+    body = build.traces(*sent, scope=scope, resource={"service.name": service})
     return [map_item(i) for i in decode(Signal.TRACES, Encoding.PROTOBUF, body) if i is not None]
 
 
@@ -170,6 +171,44 @@ def test_steps_that_name_no_turn_belong_to_that_of_their_time(world):
     assert [r.parent_seq for r in world.run.of(kinds.TOOL_CALL)] == [None, second]  # the first one has ended
 
 
+def test_a_log_that_names_no_turn_belongs_to_that_of_its_time_too(world):
+    world.take(gemini("user_prompt", at=1.0))
+    world.take(gemini("model_routing", at=2.0))
+    assert world.run.of(kinds.LOG)[0].parent_seq == world.run.of(kinds.AGENT_START)[0].seq
+
+
+def other_process(start: float = 0.0, end: float = 30.0) -> MappedSpan:
+    said = {"gen_ai.operation.name": "invoke_agent", "session.id": SESSION, "gen_ai.agent.name": "other"}
+    sent = build.span(7, start=T0 + start, seconds=end - start, attributes=said)
+    return spans(sent, scope="other", service="other")[0]
+
+
+def test_a_process_that_leaves_while_others_live_ends_its_turn(world):
+    world.take(other_process(), pid=2)
+    world.pass_time(1)
+    world.take(prompt(), request(), pid=1)
+    world.exit(1, cause=EXITED)
+    world.pass_time(3)
+    (end,) = [r for r in world.run.of(kinds.AGENT_END) if r.name == "claude-code"]
+    assert end.payload == {"inferred": True}
+    assert world.run.of(kinds.SOURCE_EXIT)[0].payload["open"] == []
+
+
+def test_the_process_that_stays_to_the_end_of_a_run_of_which_one_died_ends_its_turn(world):
+    world.take(other_process(end=30.0), pid=2)
+    world.pass_time(1)
+    world.take(prompt(), request(), pid=1)
+    world.take(mapped(4, 3, session=SESSION, resource=program("died")), pid=3)
+    world.pass_time(7)
+    world.exit(3)
+    world.pass_time(3)
+    world.exit(2, cause=EXITED)
+    world.exit(1, cause=EXITED)
+    world.pass_time(3)
+    assert world.run.status == "ok"
+    assert [r.name for r in world.run.of(kinds.AGENT_END) if "inferred" in r.payload] == ["claude-code"]
+
+
 def test_a_call_that_failed_last_fails_the_run(world):
     world.take(prompt(), claude("api_error", {"error": "no", "prompt.id": "p1"}, at=4.0))
     world.exit(cause=EXITED)
@@ -272,10 +311,30 @@ def test_of_two_calls_at_once_each_gets_what_its_own_span_says(world):
         span(3, 9, "llm_request", 2.0, 1.0, stop_reason="helper", agent_id="a"),
     ]
     world.take(*spans(*sent))
-    world.take(*numbered(prompt(), request(), request(**asked)))
+    world.take(*numbered(prompt(), request(**asked), request()))
     world.pass_time(HOLD_S)
     said = {r.name: r.payload["stop_reason"] for r in world.run.of(kinds.LLM_RESPONSE)}
     assert said == {"claude-code": "main", "helper": "helper"}
+
+
+def test_calls_without_an_id_are_told_apart_by_their_names(world):
+    said = {"gen_ai.operation.name": "tool_call", "session.id": SESSION}
+    sent = [
+        build.span(n, 9, start=T0 + 4, seconds=2, attributes=said | {"gen_ai.tool.name": name, OUTPUT: name})
+        for n, name in ((1, "a"), (2, "b"))
+    ]
+    world.take(*spans(*sent, scope="gemini-cli", service="gemini-cli"))
+    for name in ("b", "a"):
+        world.take(gemini("tool_call", {"function_name": name, "duration_ms": 1900, "success": True}, at=6.0))
+    assert {r.name: r.payload["text"] for r in world.run.of(kinds.TOOL_RESULT)} == {"a": "a", "b": "b"}
+
+
+def test_a_turns_end_is_its_spans_where_that_waits(world):
+    world.take(*turn_spans())
+    world.take(*numbered(prompt(), request(), decision(), result(), prompt(9.0, "p2")))
+    world.pass_time(HOLD_S)
+    (end,) = world.run.of(kinds.AGENT_END)
+    assert (end.ts, "inferred" in end.payload) == (T0 + 5.9, False)
 
 
 def test_a_trace_named_by_a_record_is_of_its_session(world):
@@ -295,6 +354,15 @@ def first_life() -> list[MappedLog]:
 
 def second_life() -> list[MappedLog]:
     return numbered(prompt(21.0, "p2"), claude("api_request", CALL | {"prompt.id": "p2"}, at=23.0))
+
+
+def test_two_lives_in_one_request_are_two_attempts(world):
+    lives = [*first_life(), *second_life()]
+    for i, record in enumerate(lives):
+        record.i = i
+    world.take(*lives)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+    assert [r.attempt for r in world.run.of(kinds.TOOL_CALL)] == [1]
 
 
 @pytest.mark.parametrize("pid", [1, None])
@@ -410,6 +478,16 @@ def test_a_sender_that_counts_anew_is_known_after_a_restart(world):
     restart(world)
     world.take(*second_life())
     assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+
+
+def test_what_a_life_before_left_open_is_not_open_after_a_restart_either(world):
+    world.take(*first_life())
+    world.take(*second_life())
+    restart(world)
+    world.take(claude("compaction", at=30.0))
+    world.exit(cause=EXITED)
+    world.pass_time(3)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "ok"]
 
 
 def test_that_a_step_is_of_an_earlier_process_is_known_after_a_restart(world):

@@ -45,7 +45,7 @@ def agent_of(record: ClientRecord) -> str | None:
 
 def count_of(record: ClientRecord) -> int | None:
     """The record's number, which begins at 0 in each process."""
-    count = record.attributes.look("event.sequence")
+    count = record.look_number("event.sequence")
     return count if isinstance(count, int) and count >= 0 else None
 
 

@@ -69,6 +69,10 @@ class ClientRecord:
                 return number
         return None
 
+    def look_number(self, key: str) -> float | int | None:
+        """An attribute that is a number, or the text of one; it stays."""
+        return _number(self.attributes.rest.get(key))
+
     def take_count(self, *keys: str) -> int | None:
         """The first attribute of ``keys`` that is a whole number of things, or the text of one."""
         number = self.take_number(*keys)
@@ -141,7 +145,7 @@ class ClientRecord:
             resource=item.resource,
             trace="",
             span=short_name(span or self.id),
-            parent=fields.get("parent"),
+            parent=_short(fields.get("parent")),
             remote=False,
             kind=kind,
             name=short_name(name),
@@ -151,11 +155,11 @@ class ClientRecord:
             size=item.size,
             agent=short_name(name) if kind is SpanKind.LLM else None,
             session=self.session,
-            call_id=span if kind is SpanKind.TOOL else None,
+            call_id=_short(span) if kind is SpanKind.TOOL else None,
             logged=True,
             turn=fields.get("turn", False),
-            pair=fields.get("pair"),
-            worker=self.worker,
+            pair=_short(fields.get("pair")),
+            worker=_short(self.worker),
         )
 
     def _event(self, kind: str, name: str, ns: int, payload: Json) -> Event:
@@ -178,6 +182,10 @@ class ClientRecord:
         }
         kept["otel"] = {key: value for key, value in otel.items() if value}
         return kept
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else short_name(text)
 
 
 def _number(value: Any) -> float | int | None:

@@ -49,9 +49,9 @@ def _request(record: ClientRecord) -> None:
     if isinstance(endpoint, str) and _MODEL_CALLS not in endpoint:
         return
     attributes = record.attributes
-    status = attributes.look("http.response.status_code")
+    status = record.look_number("http.response.status_code")
     said = _model(record)
-    if attributes.look("error.message") or (isinstance(status, int) and status >= _FAILED_FROM):
+    if attributes.look("error.message") or (status is not None and status >= _FAILED_FROM):
         record.closes(SpanKind.LLM, NAME, dict(said), said, error=record.take_error())
     else:
         record.opens(SpanKind.LLM, NAME, said, pair=_PAIR, start_ns=record.start_ns)

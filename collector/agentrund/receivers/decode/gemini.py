@@ -65,10 +65,9 @@ def _response(record: ClientRecord, client: str) -> None:
 
 def _tokens_out(record: ClientRecord, usage: Json) -> Json:
     """Its ``output_token_count`` leaves thoughts out; the total has them."""
-    total = record.attributes.look("total_token_count")
-    tools = record.attributes.look("tool_token_count")
-    if isinstance(total, int) and "tokens_in" in usage:
-        out = total - usage["tokens_in"] - (tools if isinstance(tools, int) else 0)
+    total, tools = record.look_number("total_token_count"), record.look_number("tool_token_count") or 0
+    if total is not None and "tokens_in" in usage:
+        out = int(total - usage["tokens_in"] - tools)
         if out >= 0:
             return {"tokens_out": out}
     return record.take_counts(tokens_out="output_token_count")

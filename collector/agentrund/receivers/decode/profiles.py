@@ -15,6 +15,7 @@ from agentrund.model.otlp import LogItem, MappedLog, MappedSpan, SpanItem, SpanK
 from agentrund.receivers.decode import claude_code, codex, gemini
 from agentrund.receivers.decode.attributes import Attributes
 from agentrund.receivers.decode.client_record import ClientRecord
+from agentrund.receivers.decode.labels import short_name
 
 _CODEX_SERVICE: Final = "codex"
 
@@ -37,10 +38,11 @@ def profile_log(mapped: MappedLog, item: LogItem, name: str) -> None:
 def _claude_code(mapped: MappedLog, record: ClientRecord) -> None:
     claude_code.tell(record)
     _told(mapped, record, claude_code.NAME)
-    mapped.span = claude_code.agent_of(record)
+    agent = claude_code.agent_of(record)
+    mapped.span = None if agent is None else short_name(agent)
     mapped.count = claude_code.count_of(record)
     mapped.adds = claude_code.answer_of(record)
-    mapped.worker = record.worker
+    mapped.worker = None if record.worker is None else short_name(record.worker)
     if record.name in claude_code.ERRORS:
         mapped.event.type = kinds.ERROR
         mapped.event.status = "error"
