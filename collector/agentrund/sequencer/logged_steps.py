@@ -66,6 +66,8 @@ class LoggedSteps:
 
     def former(self) -> list[Node]:
         """Turns nobody has ended, of which a later one of the same source has begun."""
+        if not self.turns:
+            return []
         last = max((turn.start_ns for turn in self.turns), default=0)
         return [turn for turn in self.turns if turn.pending and turn.start_ns < last]
 

@@ -20,7 +20,6 @@ for items that say nothing, the process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from agentrund.model.event import Json
@@ -42,7 +41,7 @@ from agentrund.sequencer.otlp_commands import (
 )
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
-from agentrund.sequencer.otlp_trace import Trace, give_time, is_at_once, no_trace
+from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
 from agentrund.sequencer.signals import Accounts, Life
 from agentrund.sequencer.trace_hold import CONTENT_S, Held, held_size
@@ -69,17 +68,6 @@ _SWEEP_GROWTH: Final = 250
 """Runs, traces and producers more than at the last sweep make the next one due at once."""
 _ROOM: Final = 0.75
 """What is over its bound is brought down to this share of it, so that not every item has to."""
-
-
-@dataclass(slots=True, eq=False)
-class _Taking:
-    """A request while its items are taken: which traces hold some of them, and what is not held."""
-
-    rq: int
-    peer: Peer
-    now: float
-    touched: dict[Trace, None] = field(default_factory=dict)
-    at_once: dict[Trace, list[Held]] = field(default_factory=dict)
 
 
 class OtlpRuns:
@@ -125,12 +113,17 @@ class OtlpRuns:
         ``more``: they are not all of them, the others follow with the next call.
         """
         out: list[Command] = []
-        taking = _Taking(rq, peer, now)
+        taking = Taking(rq, peer, now)
         self._waiting[rq] = self._waiting.get(rq, 1)
         for item in items:
             producer = self.producers.of(peer, item.resource, now)
-            if not isinstance(item, Pulse):
-                give_time(item, arrived_at)
+            if isinstance(item, Pulse):
+                continue
+            give_time(item, arrived_at)
+            if isinstance(item, MappedLog) and item.at_once:
+                for part in self._parts(taking, item, producer, out):
+                    self._take_item(taking, part, producer, out)
+            else:
                 self._take_item(taking, item, producer, out)
         out += self._release_at_once(taking.at_once, now)
         for trace in taking.touched:
@@ -145,36 +138,38 @@ class OtlpRuns:
         self._bound_memory(out, now)
         return out
 
-    def _take_item(
-        self, taking: _Taking, item: MappedSpan | MappedLog, producer: Producer, out: list[Command]
-    ) -> None:
-        rq, now = taking.rq, taking.now
-        parts: list[MappedSpan | MappedLog] = [item]
-        if isinstance(item, MappedLog) and item.at_once:
-            account = self.accounts.of(item.session or producer.id, now)
-            life = account.life_of(item)
-            if life is Life.NEXT:
-                out += self._release_at_once(taking.at_once, now)
-                out += self._end_former(item, producer, now)
-            parts = account.told(item)
-            for part in parts:
-                part.past = life is Life.PAST
-        self._waiting[rq] += len(parts)
+    def _parts(
+        self, taking: Taking, record: MappedLog, producer: Producer, out: list[Command]
+    ) -> list[MappedSpan | MappedLog]:
+        """What a record that is its client's account is to the run: steps, an event, or nothing."""
+        account = self.accounts.of(record.session or producer.id, taking.now)
+        life = account.life_of(record)
+        if life is Life.NEXT:
+            out += self._release_at_once(taking.at_once, taking.now)
+            out += self._end_former(record, producer, taking.now)
+        parts = account.told(record)
         for part in parts:
-            held = Held(rq, producer.id, part, now)
-            known = self.stored and self.stored.has(rq, part)
-            trace = None if known else self._admit(held, part, taking.peer, out)
-            if trace is None:
-                self.duplicates += 1
-                self._settle([rq], out)
-            elif is_at_once(part):
-                taking.at_once.setdefault(trace, []).append(held)
-            else:
-                trace.hold.add(held)
-                self._held_bytes += held_size(part)
-                taking.touched[trace] = None
-                if producer.exited_at is not None:
-                    trace.hold.settle(now)
+            part.past = life is Life.PAST
+        return parts
+
+    def _take_item(
+        self, taking: Taking, item: MappedSpan | MappedLog, producer: Producer, out: list[Command]
+    ) -> None:
+        self._waiting[taking.rq] += 1
+        held = Held(taking.rq, producer.id, item, taking.now)
+        known = self.stored and self.stored.has(taking.rq, item)
+        trace = None if known else self._admit(held, item, taking.peer, out)
+        if trace is None:
+            self.duplicates += 1
+            self._settle([taking.rq], out)
+        elif is_at_once(item):
+            taking.at_once.setdefault(trace, []).append(held)
+        else:
+            trace.hold.add(held)
+            self._held_bytes += held_size(item)
+            taking.touched[trace] = None
+            if producer.exited_at is not None:
+                trace.hold.settle(taking.now)
 
     def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Command]:
         """A process has ended. What it sent is released soon, its runs are judged after a grace."""

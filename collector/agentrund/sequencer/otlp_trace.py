@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from agentrund.model.otlp import MappedLog, MappedSpan
+from agentrund.model.otlp import MappedLog, MappedSpan, Peer
 from agentrund.sequencer.otlp_run import OtlpRun
-from agentrund.sequencer.trace_hold import TraceHold
+from agentrund.sequencer.trace_hold import Held, TraceHold
 from agentrund.sequencer.trace_tree import TraceTree
 
 _NO_TRACE: Final = "process:"
@@ -40,6 +40,17 @@ class Trace:
     def is_over(self) -> bool:
         """Whether its root has ended and nothing is missing."""
         return bool(self.tree.roots) and not self.tree.holes()
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """A request while its items are taken: which traces hold some of them, and what is not held."""
+
+    rq: int
+    peer: Peer
+    now: float
+    touched: dict[Trace, None] = field(default_factory=dict)
+    at_once: dict[Trace, list[Held]] = field(default_factory=dict)
 
 
 def no_trace(source: str, session: str | None, *, past: bool = False) -> str:

@@ -283,9 +283,9 @@ class TraceTree:
 
     def _around(self, node: Node) -> Node | None:
         """What a span names as its parent; for a step that names none, the turn it was made in."""
-        if node.parent is None and node.logged and not node.turn:
-            return self.logged.turn_at(node.start_ns)
-        return self.node(node.parent)
+        if node.parent is not None:
+            return self._nodes.get(node.parent)
+        return self.logged.turn_at(node.start_ns) if node.logged and not node.turn else None
 
     def outer(self, node: Node) -> Node | None:
         """The step that encloses ``node``."""
