@@ -118,7 +118,8 @@ class RestoredRun:
             span.notice, span.end_ns, span.failed = False, int(record.ts * 1e9), record.status == "error"
         else:
             return
-        trace = self._runs.place(Held(0, source, span, self._now), span)
+        rq = src.get("rq")
+        trace = self._runs.place(Held(rq if isinstance(rq, int) else 0, source, span, self._now), span)
         if trace is None:
             return  # an earlier life of the collector has told a span twice
         self._spans[key] = trace, span
@@ -137,8 +138,9 @@ def _span(record: Record, src: Json, session: str | None) -> MappedSpan:
     """A span of which the opening record is known: only begun, until the closing one is read."""
     ns = int(record.ts * 1e9)
     parent, call_id = src.get("parent"), record.payload.get("call_id")
+    i = src.get("i")
     return MappedSpan(
-        i=0,
+        i=i if isinstance(i, int) else 0,
         resource=Resource(),
         trace=str(src.get("trace", "")),
         span=str(src["span"]),

@@ -44,7 +44,7 @@ from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
 from agentrund.sequencer.signals import Accounts, Life
-from agentrund.sequencer.trace_hold import CONTENT_S, Held, held_size
+from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
 
@@ -265,12 +265,13 @@ class OtlpRuns:
         return self._release(trace, batch, now)
 
     def _is_ripe(self, trace: Trace, held: Held, now: float) -> bool:
-        """Whether an item need not wait longer: all but content whose call is still under way."""
+        """Whether an item need not wait longer: content its call, and spans log records, may still come."""
         item = held.item
-        if not isinstance(item, MappedLog) or item.fills is None or now >= held.at + CONTENT_S:
+        if self.producers.get(held.source).exited_at is not None:
             return True
-        gone = self.producers.get(held.source).exited_at is not None
-        return gone or trace.tree.node(item.span) is not None
+        if isinstance(item, MappedSpan):
+            return not item.secondary or now >= held.at + HOLD_S or self.accounts.is_told(item, held.source)
+        return item.fills is None or now >= held.at + CONTENT_S or trace.tree.node(item.span) is not None
 
     def _release_at_once(self, batches: dict[Trace, list[Held]], now: float) -> list[Command]:
         """Write what is not held, of one request in order of its times."""
@@ -283,11 +284,13 @@ class OtlpRuns:
     def _release(self, trace: Trace, batch: list[Held], now: float) -> list[Command]:
         out: list[Command] = []
         more = self.accounts.settle(trace, batch, self.traces, now)
-        fed = release(trace.tree, batch) + more + self.accounts.former_turns(trace, now)
-        if fed:
-            run = trace.run
-            if run is None:
-                run = self._run(trace, fed[0].source)
+        fed = release(trace.tree, batch) + self.accounts.former_turns(trace, now)
+        if fed or more:
+            run = trace.run or self._run(trace, (fed or more)[0].source)
+            if not fed:
+                # What spans add to calls that are written begins nothing.
+                run.trees.setdefault(trace.id, trace.tree)
+            fed += more
             self._feed(run, trace, fed, now, out)
         elif spans := [h.item for h in batch if isinstance(h.item, MappedSpan) and h.item.secondary]:
             self._attach(trace, batch[0].source, spans, now)
@@ -371,7 +374,7 @@ class OtlpRuns:
         first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
         new_trace = trace.id not in run.trees and not trace.is_past
         lives = self.producers.get(first).exited_at is None
-        if new_trace and run.key.by != BY_TRACE and lives:
+        if new_trace and run.key.by != BY_TRACE and lives and self._follows(first, run):
             # A new process of a session whose earlier one has gone: that attempt is over first.
             out += otlp_ends.end_gone(run, self.producers)
         logged = any(one.item is not None and is_at_once(one.item) for one in fed)
@@ -387,6 +390,11 @@ class OtlpRuns:
             out.append(Feed(run.key, one.source, one.event))
             if isinstance(one.item, MappedLog) and one.item.ends_session:
                 out += otlp_ends.finish(run, "session.end")
+
+    def _follows(self, source: str, run: OtlpRun) -> bool:
+        """Whether a process was first heard of when those of a run had gone; else it worked beside them."""
+        exits = [self.producers.get(living).exited_at for living in run.living()]
+        return all(at is not None and at <= self.producers.get(source).since for at in exits)
 
     def _join(self, run: OtlpRun, source: str, fed: list[Fed], out: list[Command]) -> None:
         lives = run.members.get(source)

@@ -36,10 +36,13 @@ class StoredItems:
     def has(self, rq: int, item: MappedSpan | MappedLog) -> bool:
         """Whether nothing more can come of an item: what is written last of it is."""
         told = self._told.get(rq)
-        half = None
-        if isinstance(item, MappedSpan):
-            half = _OPEN if item.notice else _CLOSE
-        return told is not None and (item.i, half) in told
+        if told is None:
+            return False
+        if isinstance(item, MappedLog):
+            return (item.i, None) in told
+        if item.secondary and (item.i, None) in told:
+            return True  # what it added to a call that was written
+        return (item.i, _OPEN if item.notice else _CLOSE) in told
 
     def done(self, rq: int) -> None:
         """A request has been taken as a whole."""

@@ -34,6 +34,8 @@ class Producer:
     exited_at: float | None = None
     exited_ts: float | None = None
     cause: str = ""
+    since: float = 0.0
+    """When it was first heard of."""
     hung_up: bool = False
     """Its process is not known, and its connection was gone at once: it may have died there."""
 
@@ -83,7 +85,7 @@ class Producers:
         return source if source not in self._by_id else f"{source}-{identity.pid_start}"
 
     def _add(self, claim: str, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
-        producer = self._by_id[source] = Producer(source, identity, resource, now)
+        producer = self._by_id[source] = Producer(source, identity, resource, now, since=now)
         self._by_claim.setdefault(claim, []).append(producer)
         for gone, cause, at, ts in self._gone:
             if identity.pid_start is not None and _same_process(gone, identity):

@@ -176,6 +176,11 @@ class Accounts:
         account.last = max(account.last, now)
         return account
 
+    def is_told(self, span: MappedSpan, source: str) -> bool:
+        """Whether it is decided which signal tells what ``span`` tells."""
+        account = self._by_key.get(span.session or source)
+        return account is not None and account.primary is not Primary.UNDECIDED
+
     def settle(self, trace: Trace, batch: list[Held], traces: dict[str, Trace], now: float) -> list[Fed]:
         """Let the spans and the steps of a batch fill each other; what else its spans have to say."""
         spans: dict[tuple[Account, str], list[Held]] = {}

@@ -63,16 +63,21 @@ def release(tree: TraceTree, batch: list[Held]) -> list[Fed]:
 
 
 def inferred_end(tree: TraceTree, agent: Node) -> Event:
-    """The end of an agent of which nobody tells one, when it is sure to be over: at that of its last step."""
+    """The end of an agent of which nobody tells one, when it is sure to be over: at that of its last step.
+
+    An agent whose last step is a model call that failed has failed.
+    """
     agent.pending = False
+    last = tree.last_of(agent)
+    failed = last.kind is SpanKind.LLM and last.failed
     return Event(
         kinds.AGENT_END,
         agent.name,
         span=agent.id,
-        ts=tree.last_of(agent) / 1e9,
-        status="ok",
+        ts=last.end_ns / 1e9,
+        status="error" if failed else "ok",
         payload={"inferred": True},
-        src={"half": "close"},
+        src={"rq": agent.first[0], "i": agent.first[1], "half": "close"},
     )
 
 
@@ -118,7 +123,7 @@ def _span_entry(tree: TraceTree, node: Node, item: MappedSpan) -> _Entry | None:
         item.opener.src = _src(tree, node, item, "open")
         events[Half.START] = item.opener
         node.opened = True
-    elif item.logged and item.opener is not None and item.closer is not None:
+    elif item.logged and item.opener and item.closer and node.first != (node.rq, item.i):
         # Its opening is written, from another record: what this one says of it stands at the end.
         item.closer.payload = {**item.opener.payload, **item.closer.payload}
     if item.closer is not None:

@@ -56,6 +56,8 @@ class Node:
     shadow: bool
     call_id: str | None
     rq: int
+    first: tuple[int, int]
+    """Request and item that it was first told by."""
     item: MappedSpan | None
     role: Role = Role.UNDECIDED
     into: Node | None = None
@@ -64,6 +66,7 @@ class Node:
     opened: bool = False
     told_below: bool = False
     """An inner account of the same was told before it came."""
+    failed: bool = False
     logged: bool = False
     turn: bool = False
     worker: str | None = None
@@ -135,7 +138,7 @@ class TraceTree:
             if span.logged and known.item is not None:
                 _take_opening(span, known.item)
             known.pending, known.item, known.rq = False, span, held.rq
-            known.end_ns = span.end_ns
+            known.end_ns, known.failed = span.end_ns, span.failed
         else:
             self._insert(held, span)
         if not (span.notice or span.logged) and span.entry and span.kind is not SpanKind.DETAIL:
@@ -162,8 +165,10 @@ class TraceTree:
             span.shadow,
             span.call_id,
             held.rq,
+            (held.rq, span.i),
             span,
             pending=span.notice,
+            failed=span.failed,
             logged=span.logged,
             turn=span.turn,
             worker=span.worker,
@@ -239,15 +244,15 @@ class TraceTree:
         agents = [n for n in self._nodes.values() if n.pending and n.logged and n.kind is SpanKind.AGENT]
         return sorted(agents, key=lambda n: len(list(self.above(n))), reverse=True)
 
-    def last_of(self, node: Node) -> int:
-        """When the last of what lies below a node ended."""
-        last, stack, seen = node.end_ns, [node], {node.id}
+    def last_of(self, node: Node) -> Node:
+        """What ended last of all that lies below a node; itself where nothing does."""
+        last, stack, seen = node, [node], {node.id}
         while stack:
             for child in self._below(stack.pop()):
                 if child.id not in seen:
                     seen.add(child.id)
                     stack.append(child)
-                    last = max(last, child.end_ns)
+                    last = max(last, child, key=lambda n: n.end_ns)
         return last
 
     def _below(self, node: Node) -> list[Node]:

@@ -112,3 +112,10 @@ def test_of_a_notice_the_opening_is_all_there_is():
     stored.note({"rq": 1, "i": 2, "half": "open"})
     assert stored.has(1, mapped(2, kind=TOOL, notice=True))
     assert not stored.has(1, mapped(2, kind=TOOL))
+
+
+def test_what_a_second_signal_added_is_known_by_its_log():
+    stored = StoredItems([1])
+    stored.note({"rq": 1, "i": 2})
+    assert stored.has(1, mapped(2, kind=TOOL, secondary=True))
+    assert not stored.has(1, mapped(2, kind=TOOL))

@@ -183,6 +183,16 @@ def other_process(start: float = 0.0, end: float = 30.0) -> MappedSpan:
     return spans(sent, scope="other", service="other")[0]
 
 
+def test_a_process_that_worked_beside_one_that_has_gone_is_no_successor(world):
+    world.take(other_process(), pid=2)
+    world.take(prompt(), request(), pid=1)
+    world.pass_time(0.25)
+    world.exit(1, cause=EXITED)
+    world.pass_time(1)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["running"]
+    assert kinds.SOURCE_JOIN in world.run.types()
+
+
 def test_a_process_that_leaves_while_others_live_ends_its_turn(world):
     world.take(other_process(), pid=2)
     world.pass_time(1)
@@ -214,6 +224,7 @@ def test_a_call_that_failed_last_fails_the_run(world):
     world.exit(cause=EXITED)
     world.pass_time(3)
     assert world.run.status == "failed"
+    assert [r.status for r in world.run.of(kinds.AGENT_END)] == ["error"]
 
 
 def test_a_tool_that_failed_does_not(world):
@@ -259,6 +270,19 @@ def test_spans_that_come_after_say_what_is_not_written_yet_and_no_more(world):
     tool = world.run.of(kinds.TOOL_RESULT)[0].src["span"]
     more = [r for r in world.run.of(kinds.LOG) if r.payload["of"] == tool]
     assert [(r.payload["text"], r.payload["level"]) for r in more] == [("done", "DEBUG")]
+
+
+def test_spans_wait_also_when_another_process_of_their_trace_has_ended_its_part(world):
+    said = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "child"}
+    child = build.span(9, 3, name="child", start=T0 + 4.2, attributes=said, flags=0x300)
+    world.take(*spans(child, scope="other", service="child"), pid=2)
+    world.take(*turn_spans(), pid=1)
+    world.pass_time(HOLD_S - 1)
+    assert [r.name for r in world.run.of(kinds.AGENT_START)] == ["child"]
+    world.take(*numbered(prompt(), request(), decision(), result()), pid=1)
+    world.pass_time(HOLD_S)
+    found = [one for run in world.all_runs for one in run.of(kinds.LLM_PROMPT, kinds.TOOL_CALL)]
+    assert len(found) == 2
 
 
 def test_without_log_records_the_spans_are_the_account(world):
@@ -343,6 +367,16 @@ def test_a_trace_named_by_a_record_is_of_its_session(world):
     world.pass_time(1)
     world.take(claude("user_prompt", {"prompt.id": "p"}, written_in=1), pid=1)
     assert [r.name for r in world.run.of(kinds.AGENT_START)] == ["outer", "claude-code"]
+
+
+def test_what_spans_add_after_the_end_begins_no_attempt(world):
+    world.take(*numbered(prompt(), request(), decision(), result()))
+    world.exit(cause=EXITED)
+    world.pass_time(3)
+    world.take(*turn_spans())
+    world.pass_time(HOLD_S)
+    assert len(world.run.machine.state.attempts) == 1
+    assert [r.late for r in world.run.of(kinds.LOG)] == [True, True]
 
 
 # -- R8 --------------------------------------------------------------------------------------------

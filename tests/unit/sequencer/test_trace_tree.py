@@ -253,5 +253,6 @@ def test_an_agent_is_over_when_the_last_step_below_it_is():
         mapped(3, 2, LLM, logged=True, start=2, end=7),
         mapped(4, kind=LLM, logged=True, start=3, end=9),
     )
-    assert tree.last_of(tree.node(hex_id(2))) == tree.node(hex_id(3)).end_ns
-    assert tree.last_of(tree.node(hex_id(1))) == tree.node(hex_id(4)).end_ns
+    assert tree.last_of(tree.node(hex_id(2))) is tree.node(hex_id(3))
+    assert tree.last_of(tree.node(hex_id(1))) is tree.node(hex_id(4))
+    assert tree.last_of(tree.node(hex_id(4))) is tree.node(hex_id(4))
