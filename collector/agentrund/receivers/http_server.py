@@ -108,18 +108,19 @@ class HttpServer:
         )
 
     async def stop(self, grace: float) -> None:
-        """Refuse new connections, give requests under way ``grace`` seconds, hang up."""
+        """Refuse new connections, give requests under way ``grace`` seconds, cancel them, hang up."""
         if self._server is None:
             return
         self._server.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._state.tasks:
-            await asyncio.wait(set(self._state.tasks), timeout=grace)
-        for task in self._state.tasks:
-            task.cancel()
+            _, late = await asyncio.wait(set(self._state.tasks), timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for connection in list(self._state.connections):
-            connection.transport.abort()
+            connection.transport.close()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -36,6 +36,8 @@ OUTSIDE: Final = 2
 """Times its largest request is what all that wait may take."""
 WAITING_LEAST, WAITING_MAX = 32, 256
 RETRY_S: Final = 5.0
+AFTER_STOP_S: Final = 1.0
+"""When the next collector may be there."""
 
 _PATHS: Final = {f"/v1/{signal}": signal for signal in Signal}
 _TYPES: Final = {b"application/x-protobuf": Encoding.PROTOBUF, b"application/json": Encoding.JSON}
@@ -81,6 +83,10 @@ class OtlpHttpApp:
             body = await self._export(scope, headers, receive)
         except _GoneError:
             return
+        except asyncio.CancelledError:
+            # A stop: whether it was stored or not, sent again it is stored once.
+            later = _Answer(503, 14, "the collector stops; send it again", _retry_after(AFTER_STOP_S))
+            await _respond(send, later.status, encoding, _status(encoding, later), *later.headers)
         except _Answer as answer:
             await _respond(send, answer.status, encoding, _status(encoding, answer), *answer.headers)
         except Exception:  # noqa: BLE001 - a bug here is worth sending again for, and is said once, by us

@@ -20,14 +20,19 @@ class App:
         self.gate: asyncio.Event | None = None
         self.begun = asyncio.Event()
         self.reads = True
+        self.at_cancel = 200
 
     async def __call__(self, scope, receive, send):
         self.begun.set()
         while self.reads and (await receive()).get("more_body"):
             pass
-        if self.gate is not None:
-            await self.gate.wait()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        status = 200
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+        except asyncio.CancelledError:
+            status = self.at_cancel
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -126,6 +131,20 @@ def test_a_request_under_way_at_a_stop_is_answered():
         await stopping
 
     serving(use)
+
+
+def test_a_request_that_lasts_longer_than_a_stop_hears_what_the_application_says_to_that(caplog):
+    async def use(app, server, connect):
+        app.gate = asyncio.Event()
+        app.at_cancel = 503
+        reader, writer = await connect()
+        writer.write(REQUEST + b"12345")
+        await app.begun.wait()
+        await server.stop(0.01)
+        assert (await reader.read()).startswith(b"HTTP/1.1 503")
+
+    serving(use)
+    assert caplog.text == ""
 
 
 def test_an_address_that_cannot_be_had_is_named():

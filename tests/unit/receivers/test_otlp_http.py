@@ -199,6 +199,21 @@ def test_a_store_that_has_begun_is_never_cut_in_half():
     run(use)
 
 
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_a_request_that_a_stop_cuts_off_is_worth_sending_again(kind):
+    async def use():
+        sink = Sink()
+        sink.room.clear()
+        caller = Caller(kind=kind)
+        call = asyncio.ensure_future(caller.call(app_on(sink)))
+        await asyncio.sleep(0)
+        call.cancel()
+        await call
+        assert (caller.status, caller.headers["retry-after"]) == (503, "1")
+
+    run(use)
+
+
 def test_of_those_that_wait_outside_only_so_many_are_held():
     async def use():
         sink = Sink()
