@@ -20,6 +20,11 @@ from agentrund.receivers.decode.labels import short_name
 _CODEX_SERVICE: Final = "codex"
 
 
+def _service(item: LogItem | SpanItem) -> str:
+    name = item.resource.attributes.get("service.name")
+    return name if isinstance(name, str) else ""
+
+
 # -- log records -----------------------------------------------------------------------------------
 
 
@@ -29,9 +34,7 @@ def profile_log(mapped: MappedLog, item: LogItem, name: str) -> None:
         _claude_code(mapped, ClientRecord(item, name.removeprefix(claude_code.PREFIX)))
     elif name.startswith(codex.PREFIX):
         _codex(mapped, ClientRecord(item, name.removeprefix(codex.PREFIX)))
-    elif item.resource.attributes.get("service.name") in gemini.SERVICES or name.startswith(
-        tuple(gemini.NAMES)
-    ):
+    elif _service(item) in gemini.SERVICES or name.startswith(tuple(gemini.NAMES)):
         _gemini(mapped, item, name)
 
 
@@ -65,7 +68,7 @@ def _codex(mapped: MappedLog, record: ClientRecord) -> None:
 def _gemini(mapped: MappedLog, item: LogItem, name: str) -> None:
     prefix = next((p for p in gemini.NAMES if name.startswith(p)), "")
     record = ClientRecord(item, name.removeprefix(prefix))
-    client = gemini.NAMES.get(prefix) or str(item.resource.attributes.get("service.name"))
+    client = gemini.NAMES.get(prefix) or _service(item)
     if prefix:
         gemini.tell(record, client)
     _told(mapped, record, client)
@@ -90,8 +93,8 @@ def profile_kind(item: SpanItem, kind: SpanKind) -> tuple[SpanKind, bool]:
     """What a span is, and whether log records tell the same; ``kind`` is what it is to everybody else."""
     if item.scope.name == claude_code.SPANS:
         return claude_code.span_kind(item), True
-    service = item.resource.attributes.get("service.name")
-    if isinstance(service, str) and service.startswith(_CODEX_SERVICE):
+    service = _service(item)
+    if service.startswith(_CODEX_SERVICE):
         return SpanKind.DETAIL, False
     if service in gemini.SERVICES and item.scope.name in gemini.SERVICES:
         return gemini.span_kind(item, kind), True

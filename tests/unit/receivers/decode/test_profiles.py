@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from agentrund.model import kinds
 from agentrund.model.event import MAX_NAME
-from agentrund.model.otlp import MappedLog
+from agentrund.model.otlp import Encoding, MappedLog, Signal
 from agentrund.receivers.decode import claude_code, codex, gemini
+from agentrund.receivers.decode.mapping import map_item
+from agentrund.receivers.decode.otlp import decode
+from support import otlp_build as build
 from support.client_records import claude
 from support.client_records import codex as codex_record
 from support.client_records import gemini as gemini_record
@@ -92,3 +96,15 @@ def test_any_record_is_read(client, data):
             assert step.failed == ("error_type" in step.closer.payload)
     if "unheard.of" in attributes and not log.noise:
         assert any("unheard.of" in payload.get("attributes", {}) for payload in said(log))
+
+
+@pytest.mark.parametrize("name", [["codex"], 3, None, {"k": "gemini-cli"}])
+def test_a_service_may_be_called_anything(name):
+    attributes = build.key_values({"gen_ai.operation.name": "chat"})
+    for signal, body in (
+        (Signal.LOGS, build.logs(LogRecord(attributes=attributes), resource={"service.name": name})),
+        (Signal.TRACES, build.traces(build.span(), resource={"service.name": name})),
+    ):
+        (item,) = (i for i in decode(signal, Encoding.PROTOBUF, body) if i is not None)
+        out = map_item(item)
+        assert not (out.at_once if isinstance(out, MappedLog) else out.secondary)
