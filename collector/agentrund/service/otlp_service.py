@@ -27,6 +27,7 @@ from agentrund.service.clock import Clock
 from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.peer_finder import PeerFinder
+from agentrund.service.rarely import Rarely
 from agentrund.service.syncing import Syncing
 from agentrund.store.intake import Intake
 
@@ -73,6 +74,8 @@ class OtlpService:
         # In gRPC's buffer, and once more as the bytes we are given.
         self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
+        self._put_off: list[tuple[int, float]] = []
+        self._unreadable = Rarely("an acknowledged OTLP request cannot be read again", clock.monotonic)
         self._wake = asyncio.Event()
         self._may_work = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -164,10 +167,16 @@ class OtlpService:
         self._budget.count(len(record.body))
         self._queue.append((record, now))
 
-    def _dequeue(self) -> tuple[IntakeRecord, float]:
+    def _dequeue(self) -> tuple[IntakeRecord, float] | None:
+        """The next request; None where it cannot be read now (no descriptor, a bad disk): it is put off."""
         record, now = self._queue.popleft()
         if isinstance(record, int):
-            return self._intake.read(record), now
+            try:
+                return self._intake.read(record), now
+            except OSError as error:
+                self._put_off.append((record, now))
+                self._unreadable.warn(f"{error}; it is tried again")
+                return None
         self._budget.count(-len(record.body))
         return record, now
 
@@ -201,7 +210,8 @@ class OtlpService:
     async def _work_safely(self) -> None:
         """A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on."""
         try:
-            await self._work(*self._dequeue())
+            if (found := self._dequeue()) is not None:
+                await self._work(*found)
         except Damaged as error:
             log.error("an OTLP request in the intake journal cannot be read again: %s", error)  # noqa: TRY400
         except Exception:
@@ -243,6 +253,10 @@ class OtlpService:
     def tick(self, now: float) -> None:
         """Release what waited long enough at ``now``, judge what has ended, forget old segments."""
         self._runner.watch_again()
+        if self._put_off:
+            self._queue.extend(self._put_off)
+            self._put_off.clear()
+            self._wake.set()
         if self._whole:
             self._runner.add(self._machine.tick(now))
         if self._runner.run():
