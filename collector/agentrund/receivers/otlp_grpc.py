@@ -156,7 +156,7 @@ class OtlpGrpcServer:
                     raise Overloaded("the request did not come to its end; send it again", retry_s=_RETRY_S)
         finally:
             # gRPC cancels us where it has refused the message itself, as too large: that is to be seen too.
-            message: object = read.result() if read.done() and not read.cancelled() else None
+            message = _message(read)
             read.cancel()
             if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
                 self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
@@ -179,6 +179,16 @@ class OtlpGrpcServer:
         if not take.cancelled():
             # Looked at, so that nothing is said of it where the caller has gone.
             take.exception()
+
+
+def _message(read: asyncio.Future[object]) -> object:
+    """What was read, None while there is nothing. Raises CancelledError where the call is over for gRPC."""
+    if not read.done() or read.cancelled():
+        return None
+    error = read.exception()
+    if isinstance(error, (grpc.aio.InternalError, grpc.aio.UsageError)):
+        raise asyncio.CancelledError from error
+    return read.result()
 
 
 def parse_peer(peer: str) -> tuple[str | None, int | None]:

@@ -153,6 +153,30 @@ def test_a_caller_that_gives_up_does_not_cut_a_store_in_half():
     serving(use)
 
 
+@pytest.mark.parametrize(
+    "error", [grpc.aio.UsageError("RPC already finished"), grpc.aio.InternalError("batch")]
+)
+def test_a_call_that_is_over_before_it_was_read_is_no_fault_of_ours(error, caplog):
+    class Context:
+        """As gRPC's, of a call that it has given up."""
+
+        async def read(self):
+            raise error
+
+        def peer(self):
+            return "ipv4:127.0.0.1:1"
+
+        def time_remaining(self):
+            return None
+
+    async def use():
+        with pytest.raises(asyncio.CancelledError):
+            await OtlpGrpcServer(Sink())._export(Signal.TRACES, Context())
+
+    asyncio.run(use())
+    assert caplog.text == ""
+
+
 def test_a_port_in_use_is_named():
     async def use(sink, server, port):
         with pytest.raises(Unavailable, match=f"127.0.0.1:{port}"):
