@@ -181,7 +181,7 @@ class OtlpGrpcServer:
             take.exception()
 
 
-def _message(read: asyncio.Future[object]) -> object:
+def _message(read: asyncio.Future[Any]) -> object:
     """What was read, None while there is nothing. Raises CancelledError where the call is over for gRPC."""
     if not read.done() or read.cancelled():
         return None
