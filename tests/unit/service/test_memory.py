@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import weakref
+
 from agentrund.receivers.budget import Budget
-from agentrund.service.memory import TRIM_BYTES, Memory, give_back, resident
+from agentrund.service.memory import TRIM_BYTES, TRIM_EVERY_S, Memory, give_back, resident
 
 MIB = 1 << 20
 LIMIT = 1000 * MIB
@@ -40,17 +42,27 @@ def test_near_the_limit_senders_come_in_one_at_a_time_until_there_is_room_again(
 def test_what_has_grown_is_given_back_now_and_then():
     world = World()
     world.used += TRIM_BYTES // 2
-    world.memory.tick(10.0)
+    world.memory.tick(100.0)
     assert world.trimmed == 0
     world.used += TRIM_BYTES
-    world.memory.tick(11.0)
+    world.memory.tick(101.0)
     world.used += 2 * TRIM_BYTES
-    world.memory.tick(11.25)
+    world.memory.tick(101.25)
     assert world.trimmed == 1, "not at every look"
-    world.memory.tick(20.0)
+    world.memory.tick(101.0 + TRIM_EVERY_S)
     assert world.trimmed == 2
 
 
 def test_this_process_has_memory_and_can_give_some_back():
+    class Node:
+        """One of a tree: it knows its child, which knows it."""
+
+    gone = []
+    parent = Node()
+    parent.child = Node()
+    parent.child.parent = parent
+    weakref.finalize(parent, gone.append, "gone")
+    del parent
     give_back()
+    assert gone == ["gone"]
     assert MIB < resident() < 1 << 40
