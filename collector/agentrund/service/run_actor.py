@@ -106,6 +106,11 @@ class RunActor:
         attempt = self.state.attempt
         return 0.0 if attempt is None else max(0.0, self._clock.now() - attempt.last_ts)
 
+    @property
+    def queued(self) -> bool:
+        """Whether records wait for a commit."""
+        return bool(self._queued)
+
     def heard(self) -> None:
         """One of its sources has given a sign of life."""
         self._heard_at = self._clock.monotonic()

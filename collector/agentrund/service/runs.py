@@ -368,6 +368,10 @@ class Runs:
             return
         if self.finalising.busy(run_id) or (run_id not in self._lost and self.in_use(actor)):
             return
+        if actor.queued:
+            # Whoever said it has left, with this turn's commit still to come.
+            asyncio.get_running_loop().call_later(UNUSED_S, self.release, run_id)
+            return
         if not actor.files.unsynced.settled:
             # A failed sync would need what it holds.
             self.syncing.when_durable(actor.files.unsynced, partial(self.release, run_id))
