@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -90,7 +90,8 @@ def main() -> int:
     print(f"| {'scenario':26} | trials | violations |    time | |\n|---|---|---|---|---|", flush=True)
     with ThreadPoolExecutor(args.jobs) as pool:
         scores = []
-        for score, seconds in pool.map(timed, chosen):
+        for played in as_completed([pool.submit(timed, row) for row in chosen]):
+            score, seconds = played.result()
             show(score, seconds)
             scores.append(score)
     violations = sum(map(found, scores))
