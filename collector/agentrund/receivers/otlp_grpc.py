@@ -26,6 +26,7 @@ from agentrund.receivers.bearer import Bearer
 from agentrund.receivers.grpc_gate import GrpcGate
 from agentrund.receivers.sink import OtlpSink, Receipt
 from agentrund.receivers.standing_server import StandingServer
+from agentrund.receivers.stores import Stores
 
 RECEIVE_BYTES: Final = 64 << 20
 """The OTLP specification's recommendation; with gRPC's own 4 MiB one long history is lost for good."""
@@ -70,7 +71,7 @@ class OtlpGrpcServer:
         self._port = 0
         self._credentials = credentials
         self._bearer = bearer
-        self._takes: set[asyncio.Task[Receipt]] = set()
+        self._stores = Stores()
         self._server = StandingServer(self._make, self._bind)
 
     def _make(self) -> grpc.aio.Server:
@@ -121,8 +122,7 @@ class OtlpGrpcServer:
     async def stop(self, grace: float) -> None:
         """Refuse new calls, give those under way ``grace`` seconds, and wait for every store to end."""
         await self._server.stop(grace)
-        if self._takes:
-            await asyncio.wait(self._takes)
+        await self._stores.settled()
 
     def _handlers(self, signal: Signal, service: str) -> grpc.GenericRpcHandler[bytes, bytes]:
         async def export(_requests: AsyncIterator[bytes], context: _Context) -> bytes:
@@ -168,17 +168,7 @@ class OtlpGrpcServer:
     async def _store(self, signal: Signal, body: bytes, context: _Context) -> Receipt:
         host, port = parse_peer(context.peer())
         peer = Peer(host, port, _run_id(context), our_port=self._port)
-        # A task of its own: a caller that gives up must not cut a store in half.
-        take = asyncio.ensure_future(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
-        self._takes.add(take)
-        take.add_done_callback(self._taken)
-        return await asyncio.shield(take)
-
-    def _taken(self, take: asyncio.Task[Receipt]) -> None:
-        self._takes.discard(take)
-        if not take.cancelled():
-            # Looked at, so that nothing is said of it where the caller has gone.
-            take.exception()
+        return await self._stores.see_through(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
 
 
 def _message(read: asyncio.Future[Any]) -> object:

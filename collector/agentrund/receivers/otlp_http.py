@@ -18,8 +18,11 @@ from agentrund.model.errors import AgentrundError, Overloaded, Rejected
 from agentrund.model.otlp import Encoding, Peer, Signal
 from agentrund.receivers import export_response, rpc_status
 from agentrund.receivers.bearer import WANTED, Bearer
+from agentrund.receivers.budget import Claim
 from agentrund.receivers.otlp_inflate import CODINGS, TooLargeError, inflate
+from agentrund.receivers.rpc_status import Code
 from agentrund.receivers.sink import OtlpSink, Receipt
+from agentrund.receivers.stores import Stores
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -73,7 +76,7 @@ class OtlpHttpApp:
         self._outside = 0
         most = OUTSIDE * receive_bytes // OUTSIDE_BYTES
         self._waiting_max = max(WAITING_LEAST, min(WAITING_MAX, most))
-        self._takes: set[asyncio.Task[Receipt]] = set()
+        self._stores = Stores()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -83,75 +86,71 @@ class OtlpHttpApp:
             body = await self._export(scope, headers, receive)
         except _GoneError:
             return
+        except _Answer as answer:
+            await _refuse(send, encoding, answer)
         except asyncio.CancelledError:
             # A stop: whether it was stored or not, sent again it is stored once.
-            later = _Answer(503, 14, "the collector stops; send it again", _retry_after(AFTER_STOP_S))
-            await _respond(send, later.status, encoding, _status(encoding, later), *later.headers)
-        except _Answer as answer:
-            await _respond(send, answer.status, encoding, _status(encoding, answer), *answer.headers)
+            await _refuse(send, encoding, _later("the collector stops; send it again", AFTER_STOP_S))
         except Exception:  # noqa: BLE001 - a bug here is worth sending again for, and is said once, by us
             _log.exception("a request to %s failed", scope["path"])
-            sorry = _Answer(503, 14, "internal error; see the collector's log", _retry_after(RETRY_S))
-            await _respond(send, sorry.status, encoding, _status(encoding, sorry), *sorry.headers)
+            await _refuse(send, encoding, _later("internal error; see the collector's log", RETRY_S))
         else:
             await _respond(send, 200, encoding, body)
 
     async def settled(self) -> None:
         """Every store that has begun has ended."""
-        if self._takes:
-            await asyncio.wait(self._takes)
+        await self._stores.settled()
 
     async def _export(self, scope: Message, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         signal = self._signal(scope)
         given = headers.get(b"authorization", b"").decode("latin-1")
         if self._bearer is not None and not self._bearer.is_carried([given]):
             self._bearer.refuse(_peer_name(scope))
-            raise _Answer(401, 16, WANTED, (b"www-authenticate", b"Bearer"))
-        encoding = _encoding(headers)
-        if encoding is None:
-            raise _Answer(415, 3, "a request is application/x-protobuf or application/json")
-        coding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
-        if coding not in (*CODINGS, "identity", "none", ""):
-            raise _Answer(415, 3, f"a request's content-encoding is one of {', '.join(CODINGS)}, or none")
+            raise _Answer(401, Code.UNAUTHENTICATED, WANTED, (b"www-authenticate", b"Bearer"))
+        encoding, coding = _form(headers)
+        host, port = scope["client"] or (None, None)
+        run_id = headers.get(RUN_HEADER, b"").decode("utf-8", "replace") or None
+        peer = Peer(host, port, run_id, our_port=self._port)
         try:
-            receipt = await self._take(signal, encoding, coding, scope, receive)
+            self._check_length(headers)
+            receipt = await self._take(signal, encoding, coding, peer, receive)
         except TooLargeError as error:
             self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}")
-            raise _Answer(413, 8, error.message) from error
+            raise _Answer(413, Code.RESOURCE_EXHAUSTED, error.message) from error
         except Rejected as error:
-            raise _Answer(400, 3, error.message) from error
+            raise _Answer(400, Code.INVALID_ARGUMENT, error.message) from error
         except AgentrundError as error:
             retry_s = error.retry_s if isinstance(error, Overloaded) else RETRY_S
-            raise _Answer(503, 14, error.message, _retry_after(retry_s)) from error
+            raise _later(error.message, retry_s) from error
         return export_response.encode(signal, encoding, receipt)
 
     def _signal(self, scope: Message) -> Signal:
         signal = _PATHS.get(scope["path"].rstrip("/"))
         if signal is None:
-            raise _Answer(404, 5, f"there is no {scope['path']}; OTLP is at {', '.join(_PATHS)}")
+            raise _Answer(404, Code.NOT_FOUND, f"there is no {scope['path']}; OTLP is at {', '.join(_PATHS)}")
         if scope["method"] != "POST":
-            raise _Answer(405, 12, "an OTLP request is a POST", (b"allow", b"POST"))
+            raise _Answer(405, Code.UNIMPLEMENTED, "an OTLP request is a POST", (b"allow", b"POST"))
         return signal
 
-    async def _take(
-        self, signal: Signal, encoding: Encoding, coding: str, scope: Message, receive: Receive
-    ) -> Receipt:
-        headers = dict(scope["headers"])
-        if int(headers.get(b"content-length", b"0") or 0) > self._receive_bytes:
+    def _check_length(self, headers: Mapping[bytes, bytes]) -> None:
+        if int(headers.get(b"content-length", b"0")) > self._receive_bytes:
             raise TooLargeError(self._receive_bytes)
-        claim = await self._admit(_peer_name(scope))
+
+    async def _take(
+        self, signal: Signal, encoding: Encoding, coding: str, peer: Peer, receive: Receive
+    ) -> Receipt:
+        sender = f"{peer.host}:{peer.port}"
+        claim = await self._admit(sender)
         try:
             body = await self._read(receive)
             if coding in CODINGS:
                 body = await self._inflated(coding, body)
-            self._sink.note_size(_peer_name(scope), len(body))
-            host, port = scope["client"] or (None, None)
-            run_id = headers.get(RUN_HEADER, b"").decode("utf-8", "replace") or None
-            return await self._store(signal, encoding, body, Peer(host, port, run_id, our_port=self._port))
+            self._sink.note_size(sender, len(body))
+            return await self._stores.see_through(self._sink.take(signal, encoding, body, peer))
         finally:
             claim.close()
 
-    async def _admit(self, sender: str) -> Any:
+    async def _admit(self, sender: str) -> Claim:
         if self._outside >= self._waiting_max:
             raise Overloaded("the collector is busy; send it again", retry_s=RETRY_S)
         self._outside += 1
@@ -193,21 +192,22 @@ class OtlpHttpApp:
             await asyncio.sleep(0)
         return b"".join(parts)
 
-    async def _store(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
-        # A task of its own: a sender that hangs up must not cut a store in half.
-        take = asyncio.ensure_future(self._sink.take(signal, encoding, body, peer))
-        self._takes.add(take)
-        take.add_done_callback(self._taken)
-        return await asyncio.shield(take)
-
-    def _taken(self, take: asyncio.Task[Receipt]) -> None:
-        self._takes.discard(take)
-        if not take.cancelled():
-            take.exception()  # looked at, so that nothing is said of it where the sender has gone
-
 
 def _encoding(headers: Mapping[bytes, bytes]) -> Encoding | None:
     return _TYPES.get(headers.get(b"content-type", b"").partition(b";")[0].strip().lower())
+
+
+def _form(headers: Mapping[bytes, bytes]) -> tuple[Encoding, str]:
+    """How a body is written, and how that is compressed."""
+    encoding = _encoding(headers)
+    if encoding is None:
+        kinds = " or ".join(kind.decode() for kind in _TYPES)
+        raise _Answer(415, Code.INVALID_ARGUMENT, f"a request is {kinds}")
+    coding = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+    if coding not in (*CODINGS, "identity", "none", ""):
+        known = ", ".join(CODINGS)
+        raise _Answer(415, Code.INVALID_ARGUMENT, f"a request's content-encoding is one of {known}, or none")
+    return encoding, coding
 
 
 def _peer_name(scope: Message) -> str:
@@ -215,17 +215,21 @@ def _peer_name(scope: Message) -> str:
     return f"{host}:{port}"
 
 
-def _retry_after(seconds: float) -> tuple[bytes, bytes]:
-    return b"retry-after", str(math.ceil(seconds)).encode()
+def _later(message: str, retry_s: float) -> _Answer:
+    """Not now: worth sending again after so many seconds."""
+    after = str(math.ceil(retry_s)).encode()
+    return _Answer(503, Code.UNAVAILABLE, message, (b"retry-after", after))
 
 
-def _status(encoding: Encoding | None, answer: _Answer) -> bytes:
+async def _refuse(send: Send, encoding: Encoding | None, answer: _Answer) -> None:
     """google.rpc.Status in the request's encoding, text where it has none."""
     if encoding is None:
-        return f"{answer.message}\n".encode()
-    if encoding is Encoding.JSON:
-        return rpc_status.status_json(answer.code, answer.message)
-    return rpc_status.status(answer.code, answer.message)
+        body = f"{answer.message}\n".encode()
+    elif encoding is Encoding.JSON:
+        body = rpc_status.status_json(answer.code, answer.message)
+    else:
+        body = rpc_status.status(answer.code, answer.message)
+    await _respond(send, answer.status, encoding, body, *answer.headers)
 
 
 async def _respond(

@@ -5,6 +5,7 @@ The messages live in a package of their own that nothing else here needs.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 import msgspec
@@ -15,6 +16,17 @@ RETRY_KEY: Final = "google.rpc.retryinfo-bin"
 """The Python exporter reads the delay here and nowhere else."""
 
 _RETRY_TYPE: Final = b"type.googleapis.com/google.rpc.RetryInfo"
+
+
+class Code(IntEnum):
+    """The codes of google.rpc.Status that are used here."""
+
+    INVALID_ARGUMENT = 3
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 def retry_info(seconds: float) -> bytes:

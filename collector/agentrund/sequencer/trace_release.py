@@ -243,8 +243,9 @@ def _fill_from_logs(tree: TraceTree, logs: list[tuple[Held, MappedLog]]) -> list
     rest: list[tuple[Held, MappedLog]] = []
     contents: dict[Node, tuple[Json, Json]] = {}
     for held, log in logs:
-        if log.adds is not None and (answer := _answer_before(tree, log)) is not None:
-            _fill_gaps(answer.closer.payload, log.adds, answer.failed)  # type: ignore[union-attr]
+        answer = None if log.adds is None else _answer_before(tree, log)
+        if log.adds is not None and answer is not None and answer.closer is not None:
+            _fill_gaps(answer.closer.payload, log.adds, answer.failed)
             answer.told_by.append([held.rq, log.i])
             continue
         node = tree.node(log.span)
@@ -272,7 +273,7 @@ def _answer_before(tree: TraceTree, log: MappedLog) -> MappedSpan | None:
         if n.kind is SpanKind.LLM and n.worker == log.worker and n.end_ns <= log.time_ns and not n.pending
     ]
     last = max(calls, key=lambda n: n.end_ns, default=None)
-    return None if last is None or last.item is None or last.item.closer is None else last.item
+    return None if last is None else last.item
 
 
 def _append(told: Json, more: Json) -> None:
