@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from agentrund.model.errors import Rejected, RunUnusable, Unavailable
-from agentrund.service import run_entries
+from agentrund.model.event import Event
+from agentrund.service import run_entries, runs
 from agentrund.store import folder as folders
 from support.inner_collector import Inner
 
@@ -53,6 +54,29 @@ def test_a_late_event_is_not_acknowledged_before_it_is_stored(play, monkeypatch)
             with pytest.raises(Unavailable):
                 inner.enter("a", "s")
         inner.enter("a", "s")
+        assert b'"n":2' in (inner.folder / "runs" / actor.run_id / "trace.jsonl").read_bytes()
+
+    play(story)
+
+
+def test_a_run_whose_last_words_wait_for_their_commit_is_not_let_go_of(play, monkeypatch):
+    """Who said them may have left already; a second actor of the run would write beside the first."""
+    monkeypatch.setattr(runs, "UNUSED_S", 0.0)
+
+    async def story(inner):
+        actor = inner.enter("a")
+        inner.say(actor, "a", 1, "run.end")
+        await inner.settle(actor)
+        actor = inner.enter("a")
+        actor.feed("a", Event("log", n=2, payload={}))
+        inner.runs.release(actor.run_id)
+        assert inner.runs.resident(actor.run_id) is actor
+        assert inner.runs.actor(actor.run_id) is actor
+        inner.runs.commit(actor)
+        await inner.settle(actor)
+        async with asyncio.timeout(20):
+            while inner.runs.resident(actor.run_id):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0)
         assert b'"n":2' in (inner.folder / "runs" / actor.run_id / "trace.jsonl").read_bytes()
 
     play(story)
