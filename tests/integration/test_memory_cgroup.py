@@ -44,7 +44,7 @@ def test_senders_wait_before_the_kernel_kills(tmp_path):
                 client.sock.settimeout(60)
                 client.hello(f"s{number}")
                 for n in range(1, 4):
-                    client.send(log(n, str(n) * (11 * MIB)))
+                    client.send(log(n, str(n) * (8 * MIB)))
                 client.acked(3)
 
         with ThreadPoolExecutor(SENDERS) as senders:

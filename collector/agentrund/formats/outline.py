@@ -53,7 +53,7 @@ class OutlineFold:
         self._rank(record, step)
 
     def result(self, state: RunState, steps: Steps, facts: Json) -> bytes:
-        """The document, after the last record; ``facts`` is the run's analytics."""
+        """The document, after the last record, once; ``facts`` is the run's analytics."""
         for step in steps.open.values():
             if step.type == kinds.LLM_PROMPT and step.seq not in self._row_of:
                 self._add(Row(step.seq, CALL, _name(step.name), self._around(step.parent, step.attempt)))
@@ -65,6 +65,7 @@ class OutlineFold:
             self._costliest.items(),
             self._biggest.items(),
         )
+        self._rows.dismantle()
         return ("\n".join(lines) + "\n").encode()
 
     def _open(self, record: Record, step: Step) -> None:

@@ -188,6 +188,13 @@ class Rows:
                 depth, row = depth - 1, row.above
             row = row.next if row is not None else None
 
+    def dismantle(self) -> None:
+        """Break the circles of rows that know each other: Python may look for such garbage hours later."""
+        for attempt, root in self._roots.items():
+            for _, row in list(self.walk(attempt)):
+                row.above = row.previous = row.last = None
+            root.last = None
+
 
 def _sum(a: Number | None, b: Number | None) -> Number | None:
     return b if a is None else a if b is None else a + b

@@ -156,7 +156,7 @@ class OtlpGrpcServer:
                     raise Overloaded("the request did not come to its end; send it again", retry_s=_RETRY_S)
         finally:
             # gRPC cancels us where it has refused the message itself, as too large: that is to be seen too.
-            message = _message(read)
+            message: object = read.result() if read.done() and not read.cancelled() else None
             read.cancel()
             if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
                 self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
@@ -169,16 +169,6 @@ class OtlpGrpcServer:
         host, port = parse_peer(context.peer())
         peer = Peer(host, port, _run_id(context), our_port=self._port)
         return await self._stores.see_through(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
-
-
-def _message(read: asyncio.Future[Any]) -> object:
-    """What was read, None while there is nothing. Raises CancelledError where the call is over for gRPC."""
-    if not read.done() or read.cancelled():
-        return None
-    error = read.exception()
-    if isinstance(error, (grpc.aio.InternalError, grpc.aio.UsageError)):
-        raise asyncio.CancelledError from error
-    return read.result()
 
 
 def parse_peer(peer: str) -> tuple[str | None, int | None]:
@@ -214,7 +204,11 @@ async def _refuse(context: _Context, error: AgentrundError) -> NoReturn:
     ]
     if retry_s is not None:
         trailing.append((rpc_status.RETRY_KEY, rpc_status.retry_info(retry_s)))
-    await context.abort(code, error.message, tuple(trailing))
+    try:
+        await context.abort(code, error.message, tuple(trailing))
+    except (grpc.aio.InternalError, grpc.aio.UsageError) as gone:
+        # Its connection broke meanwhile: there is nobody to tell.
+        raise asyncio.CancelledError from gone
 
 
 def _cannot_bind(address: str) -> Unavailable:

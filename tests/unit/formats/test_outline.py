@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -34,6 +35,22 @@ def tool(book, name="t", parent=None, *, error=None, dur_ms=500):
     payload = {"error_type": error, "error": "no"} if error else {}
     kind, status = ("tool.error", "error") if error else ("tool.result", "ok")
     return call, book.add(kind, name, payload, parent=call, status=status, dur_ms=dur_ms)
+
+
+def test_nothing_of_it_is_left_when_it_is_written():
+    book = begun()
+    agent = book.add("agent.start", "a")
+    for _ in range(5):
+        tool(book, parent=agent)
+    book.add("agent.end", "a", parent=agent, status="ok")
+    gc.collect()
+    gc.disable()
+    try:
+        assert outline(book)
+        left = [found for found in gc.get_objects() if isinstance(found, outline_rows.Row)]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 def test_the_reference_writers_look():

@@ -156,11 +156,14 @@ def test_a_caller_that_gives_up_does_not_cut_a_store_in_half():
 @pytest.mark.parametrize(
     "error", [grpc.aio.UsageError("RPC already finished"), grpc.aio.InternalError("batch")]
 )
-def test_a_call_that_is_over_before_it_was_read_is_no_fault_of_ours(error, caplog):
+def test_a_refusal_that_reaches_nobody_is_no_fault_of_ours(error, caplog):
     class Context:
-        """As gRPC's, of a call that it has given up."""
+        """As gRPC's, of a call whose connection has broken."""
 
         async def read(self):
+            return grpc.aio.EOF
+
+        async def abort(self, *_):
             raise error
 
         def peer(self):
