@@ -62,7 +62,8 @@ def status(daemon: Daemon) -> dict:
 
 def is_idle(daemon: Daemon) -> bool:
     now = status(daemon)
-    return not now["open_runs"] and now["finalising"] == 0 and now["otlp"]["waiting"] == 0
+    busy = now["finalising"] or now["otlp"]["waiting"] or now["memory"]["held_bytes"]
+    return not now["open_runs"] and not busy
 
 
 def tell_all(daemon: Daemon, tell: Teller, first: int, count: int) -> None:

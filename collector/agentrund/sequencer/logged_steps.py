@@ -23,11 +23,14 @@ TOLD: Final = 4096
 
 
 class LoggedSteps:
-    """The turns and the halves of one tree."""
+    """The turns and the halves of one tree. Most trees have none, and there are many: it is small then."""
+
+    __slots__ = ("_pairs", "_told", "calls", "turns")
 
     def __init__(self) -> None:
         self.turns: list[Node] = []
-        self.calls: deque[Node] = deque(maxlen=_REMEMBERED)
+        self.calls: list[Node] = []
+        """The last ones."""
         self._pairs: dict[str, deque[Node]] = {}
         self._told: dict[str, None] = {}
 
@@ -37,6 +40,8 @@ class LoggedSteps:
             self.turns.append(node)
             return
         self.calls.append(node)
+        if len(self.calls) > 2 * _REMEMBERED:
+            del self.calls[:-_REMEMBERED]
         if span.pair is not None:
             node.asked = span.notice
             self._pairs.setdefault(span.pair, deque(maxlen=_REMEMBERED)).append(node)

@@ -45,6 +45,8 @@ def held_size(item: MappedSpan | MappedLog) -> int:
 class TraceHold:
     """The items of one trace that have no number yet."""
 
+    __slots__ = ("_items", "deadline", "secondary", "size")
+
     def __init__(self) -> None:
         self._items: list[Held] = []
         self.deadline = 0.0

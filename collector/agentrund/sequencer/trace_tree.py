@@ -104,6 +104,11 @@ class Added(Enum):
 class TraceTree:
     """All spans of one trace."""
 
+    __slots__ = (
+        *("_children", "_entries", "_faults", "_holes", "_nodes", "_past"),
+        *("logged", "roots"),
+    )
+
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._entries: list[Node] = []
