@@ -25,7 +25,7 @@ from typing import Final
 from agentrund.model.event import Json
 from agentrund.model.otlp import Mapped, MappedLog, MappedSpan, Peer, Pulse
 from agentrund.model.source import DOOR_OTLP, Arrival, Identity
-from agentrund.sequencer import otlp_ends
+from agentrund.sequencer import forgetting, otlp_ends
 from agentrund.sequencer.otlp_commands import (
     BY_PROCESS,
     BY_RUN,
@@ -54,10 +54,6 @@ SPANS: Final = 1 << 17
 """Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
 TREE_S: Final = 600.0
 """A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
-RUN_S: Final = 3600.0
-"""An ended run is remembered this long for late items,"""
-ENDED_RUNS: Final = 1000
-"""and so many of them at most."""
 QUIET_TRACES: Final = 5000
 """Traces that are known and hold nothing; beyond it those go that nothing is missing of."""
 AUTO: Final = "auto"
@@ -456,22 +452,14 @@ class OtlpRuns:
         self._forget_traces(now)
         wanted = {source for run in self.runs.values() for source in run.members}
         wanted |= {source for trace in self.traces.values() for source in trace.hold.sources}
-        self.producers.forget(
-            source for source in self.producers.idle_since(now - RUN_S, ENDED_RUNS) if source not in wanted
-        )
-        self.accounts.forget(now - RUN_S)
+        idle = self.producers.idle_since(now - forgetting.RUN_S, forgetting.ENDED_RUNS)
+        self.producers.forget(source for source in idle if source not in wanted)
+        self.accounts.forget(now - forgetting.RUN_S)
         self._swept = now
         self._swept_size = len(self.traces) + len(self.runs) + len(self.producers)
 
     def _forget_runs(self, now: float) -> None:
-        held = {trace.run for trace in self.traces.values() if trace.hold}
-        ended = sorted((run for run in self.runs.values() if run.ended), key=lambda run: run.last_arrival)
-        many = len(ended) - ENDED_RUNS
-        gone = {
-            run
-            for n, run in enumerate(ended)
-            if run not in held and (n < many or now > run.last_arrival + RUN_S)
-        }
+        gone = forgetting.old_runs(self.runs.values(), self.traces.values(), now)
         if not gone:
             return
         for trace in [t for t in self.traces.values() if t.run in gone]:
@@ -481,10 +469,12 @@ class OtlpRuns:
         self.sessions = {s: k for s, k in self.sessions.items() if k in self.runs}
 
     def _forget_traces(self, now: float) -> None:
+        for trace in forgetting.empty_traces(self.runs.values(), self.traces.values()):
+            del self.traces[trace.id]
         quiet = sorted((t for t in self.traces.values() if not t.hold), key=lambda t: t.last_arrival)
         for n, trace in enumerate(quiet):
             age, run = now - trace.last_arrival, trace.run
-            if age > RUN_S or n < len(quiet) - QUIET_TRACES:
+            if age > forgetting.RUN_S or n < len(quiet) - QUIET_TRACES:
                 if trace.is_over or run is None or run.ended:
                     self._forget_tree(trace)
                     del self.traces[trace.id]

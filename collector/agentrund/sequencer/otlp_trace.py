@@ -37,6 +37,11 @@ class Trace:
         return self.id.endswith(_PAST)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether only its id is known, which all that comes for it names again."""
+        return self.is_process and not self.hold and not self.tree
+
+    @property
     def is_over(self) -> bool:
         """Whether its root has ended and nothing is missing."""
         return bool(self.tree.roots) and not self.tree.holes()

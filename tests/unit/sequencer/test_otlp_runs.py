@@ -6,7 +6,7 @@ import pytest
 
 from agentrund.model import kinds
 from agentrund.model.otlp import MappedSpan, Pulse, SpanKind
-from agentrund.sequencer import otlp_runs
+from agentrund.sequencer import forgetting, otlp_runs
 from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, Adopt, RunKey
 from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, SETTLE_S, held_size
 from support.otlp_build import PROGRAM, T0, TRACE, hex_id, mapped, mapped_log
@@ -351,7 +351,7 @@ def test_an_unfinished_trace_is_not_forgotten(world):
 
 
 def test_ended_runs_are_remembered_in_a_bounded_number(world, monkeypatch):
-    monkeypatch.setattr(otlp_runs, "ENDED_RUNS", 10)
+    monkeypatch.setattr(forgetting, "ENDED_RUNS", 10)
     monkeypatch.setattr(otlp_runs, "_SWEEP_GROWTH", 5)
     for n in range(40):
         program_n = program(f"p{n}")
@@ -362,6 +362,16 @@ def test_ended_runs_are_remembered_in_a_bounded_number(world, monkeypatch):
     kept = (world.runs.traces, world.runs.runs, world.runs.sessions, world.runs.producers)
     assert all(len(found) <= 25 for found in kept)
     assert RunKey(BY_SESSION, "s39") in world.runs.runs
+
+
+def test_log_records_without_a_trace_leave_nothing_once_their_session_has_ended(world, monkeypatch):
+    monkeypatch.setattr(otlp_runs, "_SWEEP_GROWTH", 5)
+    for n in range(40):
+        world.take(mapped_log(0, trace=None, session=f"s{n}", ends_session=n > 0))
+        world.pass_time(HOLD_S + 1)
+    assert [run.status for run in world.all_runs] == ["running"] + ["ok"] * 39
+    assert len(world.runs.traces) <= 10
+    assert world.runs.traces["process:prog/s0"]
 
 
 def test_places_of_spans_are_bounded_and_what_is_over_goes_first(world, monkeypatch):

@@ -1,0 +1,30 @@
+"""What of the runs told over OTLP is forgotten, and when: an ended run is kept for items that come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.otlp_trace import Trace
+
+RUN_S: Final = 3600.0
+"""An ended run is remembered this long for late items,"""
+ENDED_RUNS: Final = 1000
+"""and so many of them at most."""
+
+
+def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> set[OtlpRun]:
+    """Ended runs nobody is expected to add to any more. ``now`` is monotonic seconds."""
+    held = {trace.run for trace in traces if trace.hold}
+    ended = sorted((run for run in runs if run.ended), key=lambda run: run.last_arrival)
+    many = len(ended) - ENDED_RUNS
+    return {
+        run for n, run in enumerate(ended) if run not in held and (n < many or now > run.last_arrival + RUN_S)
+    }
+
+
+def empty_traces(runs: Iterable[OtlpRun], traces: Iterable[Trace]) -> list[Trace]:
+    """Traces that know nothing, and are of no run that goes on: what is told by log records leaves many."""
+    open_ = {trace for run in runs if not run.ended for trace in run.trees}
+    return [trace for trace in traces if trace.is_empty and trace.id not in open_]
