@@ -6,7 +6,7 @@ TESTS  ?= tests
 FUZZ_S ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test crash crash-short fuzz mutation soak demo bench golden clean
+.PHONY: help setup check format test crash crash-short fuzz mutation soak demo bench golden proto clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,14 @@ fuzz: $(STAMP) ## input guided by coverage at every decoder and reader; FUZZ_S=6
 
 golden: $(STAMP) ## write tests/golden/example_root again; read the difference before you commit it
 	$(BIN)/python tests/golden/make_example.py tests/golden/example_root
+
+# The last compiler whose output does not tie itself to one protobuf runtime.
+proto: ## generate the control service's Python code from proto/
+	$(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/python -m pip install --quiet --disable-pip-version-check 'grpcio-tools==1.64.3'
+	.venv-proto/bin/python -m grpc_tools.protoc -Iproto --python_out=collector --pyi_out=collector \
+		--grpc_python_out=collector agentrund/v1/control.proto
+	rm -rf .venv-proto
 
 clean: ## remove everything that can be made again
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

@@ -72,6 +72,7 @@ class OtlpGrpcServer:
         self._credentials = credentials
         self._bearer = bearer
         self._stores = Stores()
+        self._beside: list[grpc.GenericRpcHandler[bytes, bytes]] = []
         self._server = StandingServer(self._make, self._bind)
 
     def _make(self) -> grpc.aio.Server:
@@ -100,6 +101,7 @@ class OtlpGrpcServer:
         )
         for signal, service in _SERVICES.items():
             server.add_generic_rpc_handlers((self._handlers(signal, service),))
+        server.add_generic_rpc_handlers(self._beside)
         return server
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
@@ -113,6 +115,15 @@ class OtlpGrpcServer:
         if port == 0:
             raise _cannot_bind(address)
         return port
+
+    def serve_too(self, handler: grpc.GenericRpcHandler[bytes, bytes]) -> None:
+        """Serve another service on the same port; before ``start``."""
+        self._beside.append(handler)
+
+    def peer_of(self, context: _Context) -> Peer:
+        """Who is at the other end of a call, as far as its connection tells."""
+        host, port = parse_peer(context.peer())
+        return Peer(host, port, _run_id(context), our_port=self._port)
 
     async def start(self, address: str) -> int:
         """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
@@ -166,8 +177,7 @@ class OtlpGrpcServer:
         raise Rejected("bad_otlp", "a request has one message")
 
     async def _store(self, signal: Signal, body: bytes, context: _Context) -> Receipt:
-        host, port = parse_peer(context.peer())
-        peer = Peer(host, port, _run_id(context), our_port=self._port)
+        peer = self.peer_of(context)
         return await self._stores.see_through(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
 
 

@@ -12,6 +12,10 @@ RUN_S: Final = 3600.0
 """An ended run is remembered this long for late items,"""
 ENDED_RUNS: Final = 1000
 """and so many of them at most."""
+TREE_S: Final = 600.0
+"""A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
+QUIET_TRACES: Final = 5000
+"""Traces that are known and hold nothing; beyond it those go that nothing is missing of."""
 
 
 def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> set[OtlpRun]:
@@ -28,3 +32,18 @@ def empty_traces(runs: Iterable[OtlpRun], traces: Iterable[Trace]) -> list[Trace
     """Traces that know nothing, and are of no run that goes on: what is told by log records leaves many."""
     open_ = {trace for run in runs if not run.ended for trace in run.trees}
     return [trace for trace in traces if trace.is_empty and trace.id not in open_]
+
+
+def quiet_traces(traces: Iterable[Trace], now: float) -> tuple[list[Trace], list[Trace]]:
+    """Traces nothing is expected of any more, and others of which no more than the run is to be kept."""
+    gone: list[Trace] = []
+    over: list[Trace] = []
+    quiet = sorted((t for t in traces if not t.hold), key=lambda t: t.last_arrival)
+    for n, trace in enumerate(quiet):
+        age = now - trace.last_arrival
+        if age > RUN_S or n < len(quiet) - QUIET_TRACES:
+            if trace.is_over or trace.run is None or trace.run.ended:
+                gone.append(trace)
+        elif age > TREE_S and trace.is_over:
+            over.append(trace)
+    return gone, over

@@ -81,8 +81,11 @@ def _end(run: OtlpRun, producers: Producers) -> list[Command]:
     return finish(run, cause if run.roots() else f"{cause}, no end marker")
 
 
-def finish(run: OtlpRun, cause: str) -> list[Command]:
-    """End an open run: its sources leave, then it ends at the time of its last evidence."""
+def finish(run: OtlpRun, cause: str, status: str | None = None) -> list[Command]:
+    """End an open run: its sources leave, then it ends at the time of its last evidence.
+
+    ``status`` is as it was said to have gone, None where its spans tell.
+    """
     if run.ended:
         return []
     living = run.living()
@@ -98,7 +101,7 @@ def finish(run: OtlpRun, cause: str) -> list[Command]:
         out += _inferred(run, stays)
     out += [c for source in living for c in _depart(run, source)]
     run.end()
-    return [*out, Finish(run.key, run.status(), cause, run.last_ts)]
+    return [*out, Finish(run.key, status or run.status(), cause, run.last_ts)]
 
 
 def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[Command]:

@@ -52,10 +52,6 @@ HELD_BYTES: Final = 128 << 20
 """All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
 SPANS: Final = 1 << 17
 """Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
-TREE_S: Final = 600.0
-"""A rooted trace that has been quiet this long is forgotten, but for the run it belongs to."""
-QUIET_TRACES: Final = 5000
-"""Traces that are known and hold nothing; beyond it those go that nothing is missing of."""
 AUTO: Final = "auto"
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
@@ -72,7 +68,7 @@ class OtlpRuns:
     def __init__(
         self, run_key: str = AUTO, idle_s: float = otlp_ends.IDLE_S, held_bytes: int = HELD_BYTES
     ) -> None:
-        """``run_key`` is what makes items one run (see ``_key``); ``idle_s`` the silence that ends one.
+        """``run_key`` is what makes items one run (see ``key_of``); ``idle_s`` the silence that ends one.
 
         ``held_bytes`` bounds what is held of all traces.
         """
@@ -127,7 +123,7 @@ class OtlpRuns:
             if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
                 trace.hold.settle(now)
             if trace.hold.due(now):
-                out += self._release_hold(trace, now)
+                out += self.release_hold(trace, now)
         if not more:
             self.stored.done(rq)
             self._settle([rq], out)
@@ -169,18 +165,29 @@ class OtlpRuns:
 
     def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Command]:
         """A process has ended. What it sent is released soon, its runs are judged after a grace."""
-        gone = {p.id for p in self.producers.exited(identity, cause, now, ts)}
+        self._settle_of(self.producers.exited(identity, cause, now, ts), now)
+        return self.tick(now)
+
+    def beats_lost(self, now: float, ts: float, timeout_s: float) -> list[Command]:
+        """Processes that sent heartbeats and nothing for ``timeout_s`` have ended."""
+        lost = self.producers.beats_lost(now, ts, timeout_s)
+        if not lost:
+            return []
+        self._settle_of(lost, now)
+        return self.tick(now)
+
+    def _settle_of(self, producers: list[Producer], now: float) -> None:
+        gone = {p.id for p in producers}
         for trace in self.traces.values():
             if trace.hold and not gone.isdisjoint(trace.hold.sources):
                 trace.hold.settle(now)
-        return self.tick(now)
 
     def tick(self, now: float) -> list[Command]:
         """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
         out: list[Command] = []
         for trace in list(self.traces.values()):
             if trace.hold.due(now):
-                out += self._release_hold(trace, now)
+                out += self.release_hold(trace, now)
         held = {t.run for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
@@ -192,13 +199,14 @@ class OtlpRuns:
         """Time passed without anybody being able to reach us: silence so far does not count."""
         for run in self.runs.values():
             run.last_arrival = max(run.last_arrival, now)
+        self.producers.grant(now)
 
     def shutdown(self, now: float) -> list[Command]:
         """Feed everything that is held. The runs stay open."""
         out: list[Command] = []
         for trace in list(self.traces.values()):
             while trace.hold:
-                out += self._release_hold(trace, now, everything=True)
+                out += self.release_hold(trace, now, everything=True)
         return out
 
     # -- traces -----------------------------------------------------------------------------------
@@ -249,7 +257,8 @@ class OtlpRuns:
         trace.last_arrival = max(trace.last_arrival, held.at)
         return trace
 
-    def _release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> list[Command]:
+    def release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> list[Command]:
+        """Feed what a trace holds: what need not wait longer, or everything."""
         self._held_bytes -= trace.hold.size
         batch: list[Held] = []
         for held in trace.hold.take():
@@ -295,7 +304,7 @@ class OtlpRuns:
 
     def _attach(self, trace: Trace, source: str, spans: list[MappedSpan], now: float) -> None:
         """Spans that became no event still tell their run of what is missing among them."""
-        run = self.runs.get(self._key(trace, source)[0])
+        run = self.runs.get(self.key_of(trace, source)[0])
         if run is not None and not run.ended:
             trace.run = run
             account = self.accounts.of(trace.session or source, now)
@@ -311,7 +320,7 @@ class OtlpRuns:
     def _bound_memory(self, out: list[Command], now: float) -> None:
         if self._held_bytes > self._held_max:
             for trace in sorted((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline):
-                out += self._release_hold(trace, now, everything=True)
+                out += self.release_hold(trace, now, everything=True)
                 if self._held_bytes <= self._held_max * _ROOM:
                     break
         if self._spans > SPANS:
@@ -324,7 +333,7 @@ class OtlpRuns:
 
     def _run(self, trace: Trace, source: str) -> OtlpRun:
         """The run of a trace that has none yet."""
-        key, binds = self._key(trace, source)
+        key, binds = self.key_of(trace, source)
         run = self.runs.get(key)
         if run is None:
             run = self.runs[key] = OtlpRun(key, ended=True)
@@ -332,7 +341,7 @@ class OtlpRuns:
             trace.run = run
         return run
 
-    def _key(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
+    def key_of(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
         """Which run, and whether the trace is bound to it: where only logs came, its spans may say more."""
         traceless = trace.is_process
         if trace.run_id is not None:
@@ -358,7 +367,7 @@ class OtlpRuns:
         return RunKey(BY_TRACE, trace.id), True
 
     def _by_process(self, trace: Trace) -> bool:
-        """Whether the setting says so; ``auto`` and what a run is keyed by otherwise is ``_key``'s."""
+        """Whether the setting says so; ``auto`` and what a run is keyed by otherwise is ``key_of``'s."""
         if self._run_key == BY_PROCESS:
             return True
         if self._run_key == BY_TRACE:
@@ -409,7 +418,7 @@ class OtlpRuns:
             return []
         out: list[Command] = []
         for trace in [t for t in self.traces.values() if t.session == session and t.hold]:
-            out += self._release_hold(trace, now, everything=True)
+            out += self.release_hold(trace, now, everything=True)
         out += otlp_ends.end_as_gone(run, self.producers)
         self.drop_steps(run, producer.id, session)
         return out
@@ -471,17 +480,14 @@ class OtlpRuns:
     def _forget_traces(self, now: float) -> None:
         for trace in forgetting.empty_traces(self.runs.values(), self.traces.values()):
             del self.traces[trace.id]
-        quiet = sorted((t for t in self.traces.values() if not t.hold), key=lambda t: t.last_arrival)
-        for n, trace in enumerate(quiet):
-            age, run = now - trace.last_arrival, trace.run
-            if age > forgetting.RUN_S or n < len(quiet) - QUIET_TRACES:
-                if trace.is_over or run is None or run.ended:
-                    self._forget_tree(trace)
-                    del self.traces[trace.id]
-                    if run is not None:
-                        run.forget(trace.id)
-            elif age > TREE_S and trace.is_over:
-                self._forget_tree(trace)
+        gone, over = forgetting.quiet_traces(self.traces.values(), now)
+        for trace in gone:
+            self._forget_tree(trace)
+            del self.traces[trace.id]
+            if trace.run is not None:
+                trace.run.forget(trace.id)
+        for trace in over:
+            self._forget_tree(trace)
 
     def _forget_tree(self, trace: Trace) -> None:
         if not trace.hold:

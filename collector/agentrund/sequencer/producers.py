@@ -17,6 +17,7 @@ from agentrund.model.event import Json
 from agentrund.model.otlp import Peer, Resource
 from agentrund.model.source import SOURCE_ID, Identity
 
+HEARTBEAT_LOST: Final = "heartbeat lost"
 _HOST_KEYS: Final = "host."
 _BY_RESOURCE: Final = "resource-"
 _REMEMBERED: Final = 256
@@ -38,6 +39,8 @@ class Producer:
     """When it was first heard of."""
     hung_up: bool = False
     """Its process is not known, and its connection was gone at once: it may have died there."""
+    beats: bool = False
+    """It sends heartbeats, for its process cannot be watched: their end is its end."""
 
     @property
     def service(self) -> str | None:
@@ -72,6 +75,9 @@ class Producers:
                 if known.identity.pid is None:
                     known.identity = identity
                 known.hung_up = peer.hung_up and known.identity.pid is None
+                if known.cause == HEARTBEAT_LOST:
+                    # It was cut off, not dead.
+                    known.exited_at, known.exited_ts, known.cause = None, None, ""
                 return known
         producer = self._add(claim, self._free_id(claim, identity), identity, resource, now)
         producer.hung_up = peer.hung_up and identity.pid is None
@@ -112,6 +118,22 @@ class Producers:
         # Its last requests may be on their way through the collector still.
         self._gone.append((identity, cause, now, ts))
         return gone
+
+    def beats_lost(self, now: float, ts: float, timeout_s: float) -> list[Producer]:
+        """Those that sent heartbeats and were not heard of for ``timeout_s``: they have ended, at ``ts``."""
+        lost = [
+            p
+            for p in self._by_id.values()
+            if p.beats and p.exited_at is None and now - p.last_seen > timeout_s
+        ]
+        for producer in lost:
+            producer.exited_at, producer.exited_ts, producer.cause = now, ts, HEARTBEAT_LOST
+        return lost
+
+    def grant(self, now: float) -> None:
+        """Nobody could reach us until now: no heartbeat was missed."""
+        for producer in self._by_id.values():
+            producer.last_seen = max(producer.last_seen, now) if producer.beats else producer.last_seen
 
     def forget(self, sources: Iterable[str]) -> None:
         """Give producers up that no run needs."""

@@ -67,7 +67,9 @@ class Collector:
         self.budget = Budget(settings.spare_memory // 4)
         root.held.most, root.held.on_change = settings.spare_memory // 8, self.budget.count
         root.held.enough = min(root.held.enough, settings.spare_memory // 16)
-        self.otlp = OtlpDoor(settings, self.runs, self.watch, self.budget, demands)
+        self.otlp = OtlpDoor(
+            settings, self.runs, self.watch, self.budget, demands, report=partial(status, self)
+        )
         self.memory = Memory(settings.max_memory, self.budget, self.otlp.service.shed)
         self.spool = SpoolIntake(spool_folder(), self.stream)
         self.stream.lives.spool = self.spool

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from agentrund.formats import layout
 from agentrund.model.errors import Unavailable
 from agentrund.model.event import Json
+from agentrund.receivers import control_grpc
 from agentrund.receivers.bearer import Bearer
 from agentrund.receivers.budget import Budget
 from agentrund.receivers.http_server import HttpServer, listen
@@ -18,7 +19,9 @@ from agentrund.receivers.otlp_grpc import OtlpGrpcServer
 from agentrund.receivers.otlp_http import OtlpHttpApp
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service import forwarding, port_owner
+from agentrund.service.access import Access
 from agentrund.service.config import Settings
+from agentrund.service.control import Control
 from agentrund.service.exposure import Demands
 from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
@@ -40,8 +43,16 @@ class OtlpDoor:
     """OTLP/gRPC on one address, OTLP/HTTP on another."""
 
     def __init__(
-        self, settings: Settings, runs: Runs, watch: ProcessWatch, budget: Budget, demands: Demands
+        self,
+        settings: Settings,
+        runs: Runs,
+        watch: ProcessWatch,
+        budget: Budget,
+        demands: Demands,
+        *,
+        report: Callable[[], Json],
     ) -> None:
+        """``report`` is what ``agentrund status`` shows."""
         self._settings = settings
         self._demands = demands
         machine = OtlpRuns(settings.otlp_run_key, settings.idle_timeout, settings.spare_memory // 8)
@@ -50,17 +61,30 @@ class OtlpDoor:
         intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)
         runner = OtlpRunner(runs, watch, intake)
         self._replay = OtlpReplay(runs, machine, runner, intake.pending())
+        finder = PeerFinder()
         self._bearer = None if demands.token is None else Bearer(demands.token, runs.clock.monotonic)
         self.service = OtlpService(
             intake,
             machine,
             runner,
-            PeerFinder(),
+            finder,
             runs.clock,
             replay=self._replay,
             syncing=runs.syncing,
             budget=budget,
             max_request_bytes=settings.max_request_bytes,
+            heartbeat_s=settings.heartbeat_timeout,
+        )
+        self._control = Control(
+            runs,
+            machine,
+            runner,
+            self.service,
+            finder=finder,
+            access=Access.of(settings.group),
+            demands_token=demands.token is not None,
+            heartbeat_s=settings.heartbeat_timeout,
+            report=report,
         )
         self._forwarding = forwarding.from_settings(settings, runs, intake, folder)
         if self._forwarding is not None:
@@ -100,6 +124,7 @@ class OtlpDoor:
             bearer=self._bearer,
             credentials=self._demands.credentials,
         )
+        self._grpc.serve_too(control_grpc.handler(self._control, self._grpc.peer_of))
         try:
             port = await self._grpc.start(str(address))
         except Unavailable as error:
@@ -158,6 +183,7 @@ class OtlpDoor:
             await self._app.settled()
         if self._forwarding is not None:
             await self._forwarding.stop()
+        self._control.close()
         await self.service.stop()
 
 

@@ -70,6 +70,14 @@ class OtlpRunner:
         """A run that ended before a restart: what comes late goes to it, where its key has no newer one."""
         self._run_of.setdefault(key, run_id)
 
+    def run_id_of(self, key: RunKey) -> str | None:
+        """The run of a key."""
+        return self._run_of.get(key)
+
+    def key_of(self, run_id: str) -> RunKey | None:
+        """The key a run is told under; None where it is not told over OTLP, or has been forgotten."""
+        return next((key for key, known in self._run_of.items() if known == run_id), None)
+
     @property
     def waiting(self) -> bool:
         """Whether something is left to perform or to store."""

@@ -62,6 +62,7 @@ class OtlpService:
         syncing: Syncing,
         budget: Budget,
         max_request_bytes: int,
+        heartbeat_s: float,
     ) -> None:
         self._intake = intake
         self._machine = machine
@@ -71,9 +72,10 @@ class OtlpService:
         self._clock = clock
         self._syncing = syncing
         self._budget = budget
+        self._heartbeat_s = heartbeat_s
         # In gRPC's buffer, and once more as the bytes we are given.
         self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
-        self._queue: deque[tuple[IntakeRecord | int, float]] = deque()
+        self._queue: deque[tuple[IntakeRecord | int, float] | asyncio.Future[None]] = deque()
         self._put_off: list[tuple[int, float]] = []
         self._unreadable = Rarely("an acknowledged OTLP request cannot be read again", clock.monotonic)
         self._wake = asyncio.Event()
@@ -168,8 +170,17 @@ class OtlpService:
         self._queue.append((record, now))
 
     def _dequeue(self) -> tuple[IntakeRecord, float] | None:
-        """The next request; None where it cannot be read now (no descriptor, a bad disk): it is put off."""
-        record, now = self._queue.popleft()
+        """The next request.
+
+        None where it cannot be read now (no descriptor, a bad disk): it is put off; and where there is only
+        somebody who waited for those before.
+        """
+        entry = self._queue.popleft()
+        if isinstance(entry, asyncio.Future):
+            if not entry.done():
+                entry.set_result(None)
+            return None
+        record, now = entry
         if isinstance(record, int):
             try:
                 return self._intake.read(record), now
@@ -179,6 +190,13 @@ class OtlpService:
                 return None
         self._budget.count(-len(record.body))
         return record, now
+
+    async def caught_up(self) -> None:
+        """Wait until what is acknowledged now is worked off, as far as its order lets it be."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._queue.append(waiter)
+        self._wake.set()
+        await waiter
 
     # -- the worker -------------------------------------------------------------------------------
 
@@ -238,11 +256,12 @@ class OtlpService:
     async def _take(
         self, record: IntakeRecord, items: list[Mapped], now: float, *, more: bool = False
     ) -> None:
-        await self._perform(
+        await self.perform(
             self._machine.take(record.rq, record.arrived_at, record.peer, items, now, more=more)
         )
 
-    async def _perform(self, commands: Iterable[Command]) -> None:
+    async def perform(self, commands: Iterable[Command]) -> None:
+        """Perform commands, and wait where the disk refuses; at a stop what is left stays in the journal."""
         self._runner.add(commands)
         while self._runner.waiting:
             done = self._runner.run(COMMANDS_AT_ONCE)
@@ -258,6 +277,7 @@ class OtlpService:
             self._put_off.clear()
             self._wake.set()
         if self._whole:
+            self._runner.add(self._machine.beats_lost(now, self._clock.now(), self._heartbeat_s))
             self._runner.add(self._machine.tick(now))
         if self._runner.run():
             self._intake.drop(now)

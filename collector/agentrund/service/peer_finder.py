@@ -86,16 +86,19 @@ class PeerFinder:
         recent = list(
             dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
         )
+        uid: int | None = None
         for _ in range(_LOOKS):
             entry = socket_owner.peer_end(port, our_port)
             if entry is None:
                 return None
+            uid = entry.uid
             pid = socket_owner.holder(entry, recent)
             if pid is not None:
                 return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))
             # Not ours to see; or it is dying, and its socket closes after its list of files is gone.
             time.sleep(_DYING_S)
-        return Identity()
+        # In a pid namespace of its own: its user is known all the same.
+        return Identity(uid=uid)
 
 
 def _lives(identity: Identity) -> bool:

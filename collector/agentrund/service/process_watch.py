@@ -157,6 +157,16 @@ def process_uid(pid: int) -> int | None:
         return None
 
 
+def process_groups(pid: int) -> frozenset[int]:
+    """All its groups, none where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    fields = [line.split()[1:] for line in lines if line.startswith(("Gid:", "Groups:"))]
+    return frozenset(int(gid) for gids in fields for gid in gids)
+
+
 def boot_id() -> str | None:
     """The kernel's id of this boot."""
     try:
