@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import grpc
 import pytest
 
+from support import otlp_build
 from support.daemon import Daemon
 from support.otlp_send import send
+from support.processes import TESTS
 from support.waiting import until
 
 SENDER = Path(__file__).parent.parent / "support" / "otlp_send.py"
@@ -20,6 +23,18 @@ PROGRAM = Path(__file__).parent.parent / "support" / "otel_program.py"
 CAPTURES = (
     Path(os.environ.get("AGENTRUND_FIXTURES") or Path(__file__).parents[3] / "shared" / "fixtures") / "otlp"
 )
+
+
+WAITING = """
+import sys
+from pathlib import Path
+from support.otlp_send import send
+print("ready", flush=True)
+sys.stdin.readline()
+send(sys.argv[1], "traces", Path(sys.argv[2]).read_bytes())
+print("sent", flush=True)
+sys.stdin.readline()
+"""
 
 
 @pytest.fixture
@@ -78,6 +93,24 @@ def test_a_program_with_the_sdk_is_one_run(daemon, start):
     assert trace[0]["payload"]["pid"] == pid
     assert [r["parent_seq"] for r in trace[:7]] == [None, None, 2, 3, 2, 5, 2]
     assert daemon.cli("verify").returncode == 0
+
+
+def test_how_a_program_ended_is_known_although_its_request_waits(daemon):
+    """Requests are answered before they are worked off; the one who watches must have begun by then."""
+    body = daemon.base / "begun.bin"
+    body.write_bytes(otlp_build.traces(otlp_build.span(2, 1, attributes={"gen_ai.operation.name": "chat"})))
+    command = [sys.executable, "-c", WAITING, daemon.otlp, str(body)]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=TESTS) as program:
+        assert program.stdout.readline() == "ready\n"
+        for n in range(8):
+            spans = [otlp_build.span(i + 2, 1) for i in range(4000)]
+            send(daemon.otlp, "traces", otlp_build.traces(*spans, resource={"n": n}))
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "sent\n"
+        program.kill()
+    crashed = until(lambda: [row for row in daemon.rows() if row["status"] == "crashed"], "the crash")
+    assert "process exited: killed by SIGKILL" in {row["last_error"] for row in crashed}
 
 
 def test_a_killed_program_crashes_with_what_it_had_asked_for(daemon, start):

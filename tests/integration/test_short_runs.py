@@ -57,7 +57,9 @@ def log(n: int) -> dict:
 
 
 def status(daemon: Daemon) -> dict:
-    return json.loads(daemon.cli("status", "--json").stdout)
+    done = daemon.cli("status", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def is_idle(daemon: Daemon) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -83,11 +85,14 @@ class OtlpRunner:
         """Whether something is left to perform or to store."""
         return bool(self._commands or self._touched or self._done)
 
-    def run(self, limit: int = 1 << 30) -> bool:
-        """Perform up to ``limit`` commands and store what came of them; False where the disk refuses."""
+    def run(self, seconds: float = math.inf) -> bool:
+        """Perform commands for so long and store what came of them; False where the disk refuses."""
+        until = time.monotonic() + seconds
         try:
-            for _ in range(min(limit, len(self._commands))):
+            while self._commands:
                 self._next()
+                if time.monotonic() > until:
+                    break
         except Unavailable as error:
             self._runs.trouble.refused("OTLP data", error)
         for run_id, actor in list(self._touched.items()):

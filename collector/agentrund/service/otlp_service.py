@@ -34,8 +34,8 @@ from agentrund.store.intake import Intake
 log: Final = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
-COMMANDS_AT_ONCE: Final = 64
-"""Between two looks at the other senders: about 3 ms of feeding."""
+TURN_S: Final = 0.003
+"""Commands are performed for so long between two looks at the other senders."""
 ITEMS_AT_ONCE: Final = 4000
 BYTES_AT_ONCE: Final = 4 << 20
 """Of a request: an item may take forty times its encoded size while it is mapped."""
@@ -135,6 +135,8 @@ class OtlpService:
         if not body:
             return Receipt(Taken.EMPTY)
         peer = await self._finder.find(peer)
+        # Before it is answered: how a process ended is told to those who watched it.
+        self._runner.watch_over(peer.identity)
         await self._syncing.room(self._intake.unsynced.together)
         # Redaction of the body belongs here: nothing of it has touched the disk yet.
         now = self._clock.monotonic()
@@ -221,14 +223,20 @@ class OtlpService:
                 await self._work_safely()
                 self.admission.pump()
             self._wake.clear()
+            await self._work_safely()
             if self._stopping:
                 return
             await self._wake.wait()
 
     async def _work_safely(self) -> None:
-        """A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on."""
+        """The next request, or where there is none what a tick has begun.
+
+        A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on.
+        """
         try:
-            if (found := self._dequeue()) is not None:
+            if not self._queue:
+                await self.perform(())
+            elif (found := self._dequeue()) is not None:
                 await self._work(*found)
         except Damaged as error:
             log.error("an OTLP request in the intake journal cannot be read again: %s", error)  # noqa: TRY400
@@ -237,7 +245,7 @@ class OtlpService:
 
     async def _work(self, record: IntakeRecord, now: float) -> None:
         """Decode and map a request that came at ``now``, a few items at a time; perform what follows."""
-        # Watched from the first byte on: a program killed while its spans are held has no run yet.
+        # Once more: after a restart nobody is watched, and of what died since not all is remembered.
         self._runner.watch_over(record.peer.identity)
         await self._syncing.room(self._intake.unsynced.together)
         items: list[Mapped] = []
@@ -264,7 +272,7 @@ class OtlpService:
         """Perform commands, and wait where the disk refuses; at a stop what is left stays in the journal."""
         self._runner.add(commands)
         while self._runner.waiting:
-            done = self._runner.run(COMMANDS_AT_ONCE)
+            done = self._runner.run(TURN_S)
             if self._stopping and not done:
                 return  # the journal still has it
             await asyncio.sleep(0 if done else RETRY_S)
@@ -279,14 +287,21 @@ class OtlpService:
         if self._whole:
             self._runner.add(self._machine.beats_lost(now, self._clock.now(), self._heartbeat_s))
             self._runner.add(self._machine.tick(now))
-        if self._runner.run():
+        if self._perform_some():
             self._intake.drop(now)
         self.admission.pump()
+
+    def _perform_some(self) -> bool:
+        """Perform for a moment, and have the worker go on; False where the disk refuses."""
+        done = self._runner.run(TURN_S)
+        if self._runner.waiting:
+            self._wake.set()
+        return done
 
     def shed(self) -> None:
         """Memory is short: what is held for its order is written now."""
         self._runner.add(self._machine.shutdown(self._clock.monotonic()))
-        self._runner.run()
+        self._perform_some()
 
     def grant_interval(self, now: float) -> None:
         """Our own clock has jumped: silence until ``now`` does not count."""
@@ -296,7 +311,7 @@ class OtlpService:
         self._runner.add(
             self._machine.process_exited(identity, cause, self._clock.monotonic(), self._clock.now())
         )
-        self._runner.run()
+        self._perform_some()
 
     async def stop(self) -> None:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -20,6 +21,21 @@ import socket, sys
 sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 sys.stdin.read()
 """
+
+
+SAME_PORT = """
+import ast, socket, sys
+sock = socket.socket()
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+try:
+    sock.bind(ast.literal_eval(sys.argv[1]))
+    sock.connect(ast.literal_eval(sys.argv[2]))
+except OSError:
+    sys.exit()
+print(flush=True)
+sys.stdin.read()
+"""
+PORTS = 20
 
 
 @pytest.fixture
@@ -103,19 +119,16 @@ def test_another_hosts_connection_is_nothing_we_know_of(finder):
 
 def test_a_port_with_a_connection_to_each_of_our_doors_is_told_apart(server, our_port, finder):
     """The kernel lends one port to connections of several programs, as long as they go to several places."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        socket.create_connection(server.getsockname()) as one,
-    ):
-        address = one.getsockname()
-        code = f"import socket,sys; s=socket.socket(); s.setsockopt(1, 2, 1); s.bind({address!r}); {{}}"
-        code = code.format(f"s.connect({other.getsockname()!r}); print(flush=True); sys.stdin.read()")
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as child:
-            assert child.stdout.readline() == "\n"
-            there = Peer(*address, our_port=other.getsockname()[1])
-            found = find(finder, Peer(*address, our_port=our_port), there)
-            assert [peer.identity.pid for peer in found] == [os.getpid(), child.pid]
-            child.stdin.close()
+    with socket.create_server(("127.0.0.1", 0)) as other, ExitStack() as held:
+        for _ in range(PORTS):
+            one = held.enter_context(socket.create_connection(server.getsockname()))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            command = [sys.executable, "-c", SAME_PORT, repr(one.getsockname()), repr(other.getsockname())]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            held.enter_context(child)
+            if child.stdout.readline() == "\n":
+                break  # else a stranger has that port too
+        there = Peer(*one.getsockname(), our_port=other.getsockname()[1])
+        found = find(finder, Peer(*one.getsockname(), our_port=our_port), there)
+        assert [peer.identity.pid for peer in found] == [os.getpid(), child.pid]
+        child.stdin.close()
