@@ -15,7 +15,9 @@ from typing import Any
 
 from agentrund.formats import layout, navigate
 from agentrund.model.event import Event, Json
+from agentrund.model.otlp import MappedMetric, Metric, MetricItem, Point, Resource, Scope
 from agentrund.model.source import Arrival, Identity
+from agentrund.service.metrics import MetricsWriter
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.syncing import Interval
@@ -105,6 +107,7 @@ async def make(folder: Path) -> None:
     two_processes(stage)
     stage.clock.wall = datetime(2026, 8, 30, 14, 22, 33, tzinfo=KATHMANDU).timestamp()
     killed_and_resumed(stage)
+    measured(stage)
     await stage.close()
     # The collector's own state is not part of a root as people read it.
     shutil.rmtree(folder / layout.STATE)
@@ -332,6 +335,36 @@ def two_processes(stage: Stage) -> None:
         )
     parent.send(0.1, "agent.end", "orchestrator", span="1", status="ok")
     parent.send(0.1, "run.end", status="ok")
+
+
+def measured(stage: Stage) -> None:
+    """What an exporter in the second attempt of the newest run has measured: a counter and a histogram."""
+    resource = Resource({"service.name": "house-prices", "service.instance.id": "91bd02"})
+    scope = Scope("eda.meter", "1.0")
+    calls = Metric("agent.tool.calls", "tool calls made", "{call}", "sum", "delta", True, {})
+    seconds = Metric("gen_ai.client.operation.duration", "", "s", "histogram", "cumulative", None, {})
+    at = round(stage.clock.now() * 1e9)
+    values: list[tuple[Metric, Json]] = [
+        (calls, {"value": 2}),
+        (
+            seconds,
+            {
+                "count": 1,
+                "sum": 3.02,
+                "min": 3.02,
+                "max": 3.02,
+                "bounds": [1.0, 10.0],
+                "bucket_counts": [0, 1, 0],
+            },
+        ),
+    ]
+    writer = MetricsWriter(stage.runs)
+    (actor,) = [a for a in stage.runs.actors() if a.state.session_id == SESSION]
+    for i, (metric, found) in enumerate(values):
+        item = MetricItem(i, resource, scope, metric, at - 30_000_000_000, at, {}, found, [], 0)
+        mapped = MappedMetric(i, resource, item, SESSION)
+        writer.add(Point(1_788_077_000_000, "91bd02", stage.clock.now(), mapped), actor.run_id)
+    assert writer.commit()
 
 
 def one_line(stage: Stage) -> None:

@@ -366,3 +366,37 @@ def test_items_in_any_order_tell_the_same(name, data):
     shuffled = [replace(r, at=at) for r, at in zip(data.draw(st.permutations(pieces)), times, strict=True)]
     expected, shown = comparable(capture, truth(replay(shuffled).all_runs()))
     assert expected == shown
+
+
+# -- metrics -----------------------------------------------------------------------------------------
+
+POINTS = {
+    "claude-code-2.1.332-default-http": 7,
+    "claude-code-2.1.332-http-retry": 7,
+    "claude-code-2.1.332-subagents": 12,
+    "codex-0.171.0-full-grpc": 197,
+    "gemini-cli-0.61.0-llm400": 15,
+    "google-adk-2.13.0": 8,
+    "logfire-5.4.0-pending": 2,
+    "multi-process-3procs": 7,
+    "openllmetry-openai-0.40.14": 6,
+    "otel-openai-v2-2.4b0-default": 7,
+    "otel-sdk-node-0.223.0-grpc": 3,
+    "otel-sdk-python-1.45.2-http-gzip": 1,
+    "pydantic-ai-mcp-2.3.0": 2,
+    "strands-agents-1.62.0": 16,
+}
+
+
+@pytest.mark.parametrize("arrangement", ["as recorded", "reversed", "in the other encoding"])
+@pytest.mark.parametrize("name", POINTS)
+def test_the_metrics_of_a_program_are_in_its_run(name, arrangement):
+    executor = run(load(name), ARRANGEMENTS[arrangement])
+    (key,) = executor.runs
+    assert [m.key for m in executor.measured] == [key] * POINTS[name]
+
+
+def test_the_metrics_of_a_program_of_two_runs_are_of_its_process():
+    executor = run(load("pydantic-ai-2.68.0-two-agents"), list)
+    assert len(executor.runs) == 2
+    assert [m.key for m in executor.measured] == [None] * 4

@@ -14,7 +14,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from agentrund.model import kinds
 from agentrund.model.otlp import Signal
-from support.otlp_build import any_value, key_values, logs, span, traces
+from support.otlp_build import any_value, every_kind, key_values, logs, metrics, span, traces
 
 VECTORS = Path(__file__).parents[2] / "proto" / "vectors" / "stream"
 MESSAGES = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "Plan."}]}])
@@ -81,9 +81,6 @@ def requests() -> list[tuple[Signal, Message]]:
         attributes=key_values({"gen_ai.system": "x", "session.id": "s"}), trace_id=b"\x11" * 16, span_id=b"\x01" * 8,
     )  # fmt: skip
     resource = {"service.name": "demo", "process.pid": 4242}
-    metrics = ExportMetricsServiceRequest()
-    of_scope = metrics.resource_metrics.add().scope_metrics.add()
-    of_scope.metrics.add(name="gen_ai.client.token.usage").sum.data_points.add(as_int=3)
     return [
         (Signal.TRACES, ExportTraceServiceRequest.FromString(traces(*spans, resource=resource))),
         *(
@@ -91,5 +88,8 @@ def requests() -> list[tuple[Signal, Message]]:
             for one in spans
         ),
         (Signal.LOGS, ExportLogsServiceRequest.FromString(logs(record, resource=resource))),
-        (Signal.METRICS, metrics),
+        (
+            Signal.METRICS,
+            ExportMetricsServiceRequest.FromString(metrics(*every_kind(), resource=resource)),
+        ),
     ]

@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as MetricMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from agentrund.model import kinds
 from agentrund.model.event import Event, Json
-from agentrund.model.otlp import Fault, MappedLog, MappedSpan, Resource, SpanKind
+from agentrund.model.otlp import (
+    Fault,
+    MappedLog,
+    MappedMetric,
+    MappedSpan,
+    Metric,
+    MetricItem,
+    Resource,
+    Scope,
+    SpanKind,
+)
 from agentrund.receivers.decode.protobuf_wire import encode_varint
 
 T0 = 1_790_000_000.0
@@ -118,6 +130,73 @@ def logs(*records: LogRecord, resource: Json | None = None, scope: str = "lib") 
     of_scope.scope.name = scope
     of_scope.log_records.extend(records)
     return request.SerializeToString()
+
+
+def metrics(*found: MetricMessage, resource: Json | None = None, scope: str = "lib") -> bytes:
+    request = ExportMetricsServiceRequest()
+    of_resource = request.resource_metrics.add()
+    of_resource.resource.attributes.extend(key_values(resource or {}))
+    of_scope = of_resource.scope_metrics.add()
+    of_scope.scope.name = scope
+    of_scope.metrics.extend(found)
+    return request.SerializeToString()
+
+
+def counter(name: str = "calls", *values: int, at: float = T0, **attributes: Any) -> MetricMessage:
+    """A delta sum with a point for each value."""
+    out = MetricMessage(name=name, unit="1")
+    out.sum.aggregation_temporality, out.sum.is_monotonic = 1, True
+    for value in values or (1,):
+        out.sum.data_points.add(
+            as_int=value, time_unix_nano=round(at * 1e9), attributes=key_values(attributes)
+        )
+    return out
+
+
+def every_kind() -> list[MetricMessage]:
+    """One metric of each kind, with everything a point can have."""
+    times = {"start_time_unix_nano": round(T0 * 1e9), "time_unix_nano": round((T0 + 1) * 1e9)}
+    common = {**times, "attributes": key_values({"model": "m", "n": 1})}
+    gauge = MetricMessage(name="g", description="a gauge", metadata=key_values({"prometheus.type": "x"}))
+    gauge.gauge.data_points.add(as_double=1.5, **common)
+    gauge.gauge.data_points.add(as_double=float("nan"), **common)
+    gauge.gauge.data_points.add(flags=1, **times)
+    histogram = MetricMessage(name="h", unit="s")
+    histogram.histogram.aggregation_temporality = 2
+    point = histogram.histogram.data_points.add(
+        count=3, sum=4.5, min=0.5, max=3.0, explicit_bounds=[1.0, 2.0], bucket_counts=[1, 1, 1], **common
+    )
+    point.exemplars.add(
+        as_int=3,
+        time_unix_nano=round(T0 * 1e9),
+        trace_id=b"\x11" * 16,
+        span_id=b"\x01" * 8,
+        filtered_attributes=key_values({"a": "b"}),
+    )
+    histogram.histogram.data_points.add(count=0, **times)
+    exponential = MetricMessage(name="e")
+    exponential.exponential_histogram.aggregation_temporality = 1
+    point = exponential.exponential_histogram.data_points.add(
+        count=6, sum=-2.0, scale=-3, zero_count=1, zero_threshold=0.25, min=-9.0, max=7.0, **common
+    )
+    point.positive.offset, point.negative.offset = -2, 3
+    point.positive.bucket_counts.extend([1, 0, 2])
+    point.negative.bucket_counts.extend([2])
+    summary = MetricMessage(name="s")
+    point = summary.summary.data_points.add(count=2, sum=3.0, **common)
+    point.quantile_values.add(quantile=0.5, value=1.0)
+    point.quantile_values.add(quantile=1.0, value=2.0)
+    return [counter("c", 2**53 + 1, -1, model="m"), gauge, histogram, exponential, summary]
+
+
+def mapped_metric(
+    i: int = 0, *, name: str = "calls", value: int = 1, session: str | None = None, **fields: Any
+) -> MappedMetric:
+    """A mapped point of a counter, of a program unless ``resource`` says otherwise."""
+    resource = fields.pop("resource", PROGRAM)
+    metric = Metric(name, "", "", "sum", "delta", True, {})
+    item = MetricItem(i, resource, Scope(), metric, 0, round(T0 * 1e9), fields, {"value": value}, [], 100)
+    return MappedMetric(i, resource, item, session)
 
 
 PROGRAM = Resource({"service.name": "demo", "service.instance.id": "prog"})

@@ -18,6 +18,7 @@ from agentrund.sequencer.otlp_commands import (
     Finish,
     Join,
     Leave,
+    Measure,
     OpenRun,
     RunKey,
 )
@@ -59,6 +60,7 @@ class Executor:
     finished: list[Run] = field(default_factory=list)
     sessions: dict[str, RunKey] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+    measured: list[Measure] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
 
     def perform(self, commands: list[Command], now: float) -> None:
@@ -68,6 +70,8 @@ class Executor:
                 self.done.append(command.rq)
             elif isinstance(command, Adopt):
                 self.sessions[command.session_id] = command.key
+            elif isinstance(command, Measure):
+                self.measured.append(command)
             else:
                 self._on_run(command, now)
 

@@ -10,6 +10,7 @@ from agentrund.formats.derive import derive
 from agentrund.formats.spill import spill
 from agentrund.model.ids import link_name
 from agentrund.model.run_state import RunState
+from support.metric_points import histogram_line, metric_line
 from support.records import Book
 
 
@@ -32,6 +33,7 @@ def write_run(root, book, *, finished=True, longest=8192):
     logs = b"".join(renderer.render(record, state.apply(record), state) for record in book.records)
     (folder / layout.TRACE).write_bytes(b"".join(map(trace_jsonl.encode, book.records)))
     (folder / layout.LOGS).write_bytes(logs)
+    (folder / layout.METRICS).write_bytes(metric_line(book.run_id, n=1) + histogram_line(book.run_id))
     derived = derive(book.records)
     if finished:
         (folder / layout.OUTLINE).write_bytes(derived.outline)

@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentrund.formats import trace_jsonl
+from agentrund.formats import metric_lines, trace_jsonl
 from agentrund.formats.derive import derive
 from agentrund.model.errors import Rejected
+from agentrund.model.otlp import Encoding, Point, Signal
+from agentrund.receivers.decode import otlp
 from agentrund.receivers.decode.jsonl import decode
+from agentrund.receivers.decode.mapping import map_item
+from support.otlp_build import T0, every_kind, metrics
+from support.otlp_execute import local_iso
 from support.run_folder import CRASHED, ENDED, RUN, RUNNING, records
 
 PROTO = Path(__file__).parents[2] / "proto"
@@ -100,3 +105,15 @@ def test_a_wrong_value_is_not_valid(name, key, value):
     good = json.loads(trace_jsonl.encode(record)) if name == "record" else derive([record]).row
     assert schema(name).is_valid(good)
     assert not schema(name).is_valid(good | {key: value})
+
+
+def test_lines_of_metrics_are_valid():
+    items = otlp.decode(Signal.METRICS, Encoding.PROTOBUF, metrics(*every_kind()))
+    points = [Point(7, "prog", T0, map_item(item)) for item in items if item is not None]
+    lines = [json.loads(metric_lines.encode(p, RUN, local_iso, resource=True)) for p in points]
+    lines.append(json.loads(metric_lines.encode_full(RUN, 3)))
+    of_metric = schema("metric")
+    for line in lines:
+        of_metric.validate(line)
+        assert set(line) <= set(of_metric.schema["properties"])
+        assert not of_metric.is_valid({key: value for key, value in line.items() if key != "kind"})

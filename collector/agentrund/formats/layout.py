@@ -16,6 +16,7 @@ INTAKE: Final = "intake"
 FORWARDED: Final = "forwarded"
 """The number of the last request that was passed on, in decimal digits."""
 QUARANTINE: Final = "quarantine"
+STRAY_METRICS: Final = "metrics"
 """Below the state folder."""
 
 TRACE: Final = "trace.jsonl"
@@ -25,6 +26,7 @@ ANALYTICS: Final = "analytics.json"
 META: Final = "meta.json"
 BLOBS: Final = "blobs"
 ARTIFACTS: Final = "artifacts"
+METRICS: Final = "metrics.jsonl"
 
 
 def run_dir(run_id: str) -> str:

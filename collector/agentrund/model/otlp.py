@@ -1,9 +1,9 @@
 """OTLP on its way in: what a door knows of a sender, decoded items, and items mapped to events.
 
 Decoded items (``SpanItem``, ``LogItem``, ``MetricItem``, ``BadItem``) are the wire's content as plain
-values and know no convention. Mapped items (``MappedSpan``, ``MappedLog``, ``Pulse``) say what the
-sequencer must know of them and carry the events they may become; they know no convention either, so
-the sequencer never looks at an attribute.
+values and know no convention. Mapped items (``MappedSpan``, ``MappedLog``, ``MappedMetric``, ``Pulse``) say
+what the sequencer must know of them and carry the events they may become; they know no convention either,
+so the sequencer never looks at an attribute.
 """
 
 from __future__ import annotations
@@ -151,13 +151,39 @@ class LogItem:
     size: int
 
 
+@dataclass(slots=True, frozen=True)
+class Metric:
+    """What the data points of one metric share. ``kind`` is ``sum``, ``gauge``, ``histogram`` …, or "".
+
+    ``temporality`` is ``delta`` or ``cumulative``, where a kind has one and its sender says which.
+    """
+
+    name: str
+    description: str
+    unit: str
+    kind: str
+    temporality: str | None
+    monotonic: bool | None
+    metadata: Json
+
+
 @dataclass(slots=True)
 class MetricItem:
-    """How many metrics one resource has in a request: a sign of life, kept in the intake only."""
+    """A data point of a metric; ``values`` is its content by kind, None where the metric has no point at all.
+
+    Times are 0 where the sender does not say them.
+    """
 
     i: int
     resource: Resource
-    metrics: int
+    scope: Scope
+    metric: Metric
+    start_ns: int
+    time_ns: int
+    attributes: Json
+    values: Json | None
+    repairs: list[str]
+    size: int
 
 
 @dataclass(slots=True)
@@ -291,11 +317,36 @@ class MappedLog:
 
 
 @dataclass(slots=True)
+class MappedMetric:
+    """A data point, or a metric that could not be read: no event, a line beside the trace."""
+
+    i: int
+    resource: Resource
+    item: MetricItem | BadItem
+    session: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Its encoded size."""
+        return self.item.size
+
+
+@dataclass(slots=True, frozen=True)
+class Point:
+    """A data point with its origin: intake record, source, and when that record came, in epoch seconds."""
+
+    rq: int
+    source: str
+    arrived_at: float
+    metric: MappedMetric
+
+
+@dataclass(slots=True)
 class Pulse:
-    """A sign of life without an event."""
+    """A sign of life without content."""
 
     i: int
     resource: Resource
 
 
-Mapped = MappedSpan | MappedLog | Pulse
+Mapped = MappedSpan | MappedLog | MappedMetric | Pulse

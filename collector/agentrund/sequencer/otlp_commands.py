@@ -8,10 +8,12 @@
 | ``Feed`` | ``feed`` |
 | ``Leave`` | ``leave(source, cause, ts, extra_open=open_extra, linger=True)`` |
 | ``Finish`` | ``finish(status, cause, ts)`` |
+| ``Measure`` | nothing: a line of metrics.jsonl, of the run or of no run |
 | ``Done`` | nothing: once everything before it is written, ``Intake.done(rq)`` |
 
 ``key`` names a run here; which folder it is, only the service knows. It never changes for a run, and
-a command for a key always follows its ``OpenRun``. An ended run may be opened again under its key:
+a command for a key always follows its ``OpenRun``, but for ``Measure``, which may name a run that this
+collector has not seen. An ended run may be opened again under its key:
 for a session or an explicit run id that is a resume of the same folder, for a trace too (an item of
 it came from a process that was not part of it); for a process it is a new run.
 """
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from agentrund.model.event import Event, Json
+from agentrund.model.otlp import Point
 from agentrund.model.source import Arrival
 
 BY_RUN: Final = "run"
@@ -84,6 +87,14 @@ class Feed:
 
 
 @dataclass(slots=True, frozen=True)
+class Measure:
+    """One metric point; ``key`` is None where it belongs to its process and to no run."""
+
+    key: RunKey | None
+    point: Point
+
+
+@dataclass(slots=True, frozen=True)
 class Leave:
     """A source's end. ``open_extra`` are open steps without an opening event; ``clean`` is cause ``bye``.
 
@@ -115,4 +126,4 @@ class Done:
     rq: int
 
 
-Command = OpenRun | Join | Adopt | Feed | Leave | Finish | Done
+Command = OpenRun | Join | Adopt | Feed | Measure | Leave | Finish | Done

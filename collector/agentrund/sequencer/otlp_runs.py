@@ -13,9 +13,7 @@ What goes into records (``arrived_at``, ``ts``) is epoch seconds.
 - ``otlp_restore`` for each run that is still open after a restart, and each that has ended and holds a part
   of what the journal has, before the replay; ``stored`` knows those parts then.
 
-Which run (first that fits; the same trace is always the same run): an explicit run id, a session id
-anywhere in the trace, the trace where an agent or step is its root, the only open run of the process
-for items that say nothing, the process.
+Which run is ``run_keys``'s, and of metrics ``metric_hold``'s; the same trace is always the same run.
 """
 
 from __future__ import annotations
@@ -23,12 +21,11 @@ from __future__ import annotations
 from typing import Final
 
 from agentrund.model.event import Json
-from agentrund.model.otlp import Mapped, MappedLog, MappedSpan, Peer, Pulse
+from agentrund.model.otlp import Mapped, MappedLog, MappedMetric, MappedSpan, Peer, Point, Pulse, Resource
 from agentrund.model.source import DOOR_OTLP, Arrival, Identity
 from agentrund.sequencer import forgetting, otlp_ends
+from agentrund.sequencer.metric_hold import MetricHold
 from agentrund.sequencer.otlp_commands import (
-    BY_PROCESS,
-    BY_RUN,
     BY_SESSION,
     BY_TRACE,
     Adopt,
@@ -43,6 +40,7 @@ from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
+from agentrund.sequencer.run_keys import AUTO, RunKeys
 from agentrund.sequencer.signals import Accounts, Life
 from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
@@ -52,7 +50,6 @@ HELD_BYTES: Final = 128 << 20
 """All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
 SPANS: Final = 1 << 17
 """Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
-AUTO: Final = "auto"
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
 _SWEEP_S: Final = 60.0
@@ -68,11 +65,11 @@ class OtlpRuns:
     def __init__(
         self, run_key: str = AUTO, idle_s: float = otlp_ends.IDLE_S, held_bytes: int = HELD_BYTES
     ) -> None:
-        """``run_key`` is what makes items one run (see ``key_of``); ``idle_s`` the silence that ends one.
+        """``run_key`` is what makes items one run (see ``RunKeys``); ``idle_s`` the silence that ends one.
 
         ``held_bytes`` bounds what is held of all traces.
         """
-        self._run_key = run_key
+        self._keys = RunKeys(run_key)
         self._idle_s = idle_s
         self.producers = Producers()
         self.traces: dict[str, Trace] = {}
@@ -81,6 +78,7 @@ class OtlpRuns:
         self.accounts = Accounts()
         self.stored = StoredItems()
         self.duplicates = 0
+        self._metrics = MetricHold(run_key, held_bytes // 8)
         self._waiting: dict[int, int] = {}
         self._held_max = held_bytes
         self._held_bytes = 0
@@ -111,6 +109,9 @@ class OtlpRuns:
             producer = self.producers.of(peer, item.resource, now)
             if isinstance(item, Pulse):
                 continue
+            if isinstance(item, MappedMetric):
+                self._hold_metric(taking, Point(rq, producer.id, arrived_at, item))
+                continue
             give_time(item, arrived_at)
             if isinstance(item, MappedLog) and item.at_once:
                 for part in self._parts(taking, item, producer, out):
@@ -118,6 +119,7 @@ class OtlpRuns:
             else:
                 self._take_item(taking, item, producer, out)
         out += self._release_at_once(taking.at_once, now)
+        self._release_metrics(out, now)
         for trace in taking.touched:
             # Spans that only fill what log records tell wait for those, also when all of them are there.
             if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
@@ -188,6 +190,7 @@ class OtlpRuns:
         for trace in list(self.traces.values()):
             if trace.hold.due(now):
                 out += self.release_hold(trace, now)
+        self._release_metrics(out, now)
         held = {t.run for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
@@ -207,7 +210,24 @@ class OtlpRuns:
         for trace in list(self.traces.values()):
             while trace.hold:
                 out += self.release_hold(trace, now, everything=True)
+        self._release_metrics(out, now, everything=True)
         return out
+
+    # -- metrics ----------------------------------------------------------------------------------
+
+    def _hold_metric(self, taking: Taking, point: Point) -> None:
+        if self.stored and self.stored.has(point.rq, point.metric):
+            self.duplicates += 1
+            return
+        self._waiting[point.rq] += 1
+        self._metrics.add(point, _run_id(taking.peer, point.metric.resource), taking.now)
+
+    def _release_metrics(self, out: list[Command], now: float, *, everything: bool = False) -> None:
+        ripe = self._metrics.release(
+            self.runs.values(), self.sessions, self.producers, now, everything=everything
+        )
+        out += ripe
+        self._settle([one.point.rq for one in ripe], out)
 
     # -- traces -----------------------------------------------------------------------------------
 
@@ -229,8 +249,7 @@ class OtlpRuns:
         else:
             own = no_trace(held.source, item.session, past=item.past)
             trace = self._trace(item.trace or own, held)
-        run_id = peer.run_id or item.resource.attributes.get(RUN_ATTRIBUTE)
-        trace.run_id = trace.run_id or (run_id if isinstance(run_id, str) and run_id else None)
+        trace.run_id = trace.run_id or _run_id(peer, item.resource)
         trace.session = trace.session or item.session
         return trace
 
@@ -342,37 +361,8 @@ class OtlpRuns:
         return run
 
     def key_of(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
-        """Which run, and whether the trace is bound to it: where only logs came, its spans may say more."""
-        traceless = trace.is_process
-        if trace.run_id is not None:
-            return RunKey(BY_RUN, trace.run_id), True
-        if self._by_process(trace):
-            return RunKey(BY_PROCESS, source), not traceless
-        if trace.session is not None and self._run_key != BY_TRACE:
-            return self.sessions.get(trace.session, RunKey(BY_SESSION, trace.session)), not traceless
-        if self._run_key == AUTO:
-            return self._key_by_content(trace, source)
-        return RunKey(BY_TRACE, trace.id), True
-
-    def _key_by_content(self, trace: Trace, source: str) -> tuple[RunKey, bool]:
-        """The run of a trace that names none: by what its root is."""
-        if trace.tree.is_detail:
-            living = [run for run in self.runs.values() if not run.ended and run.members.get(source)]
-            if len(living) == 1:
-                return living[0].key, False
-            if trace.is_process:
-                return RunKey(BY_PROCESS, source), False
-        if trace.tree.is_bare_call:
-            return RunKey(BY_PROCESS, source), True
-        return RunKey(BY_TRACE, trace.id), True
-
-    def _by_process(self, trace: Trace) -> bool:
-        """Whether the setting says so; ``auto`` and what a run is keyed by otherwise is ``key_of``'s."""
-        if self._run_key == BY_PROCESS:
-            return True
-        if self._run_key == BY_TRACE:
-            return trace.is_process
-        return self._run_key == BY_SESSION and trace.session is None
+        """Which run, and whether the trace is bound to it."""
+        return self._keys.of(trace, source, self.sessions, self.runs.values())
 
     def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
         self._take_session(run, trace, out)
@@ -461,6 +451,7 @@ class OtlpRuns:
         self._forget_traces(now)
         wanted = {source for run in self.runs.values() for source in run.members}
         wanted |= {source for trace in self.traces.values() for source in trace.hold.sources}
+        wanted |= self._metrics.sources
         idle = self.producers.idle_since(now - forgetting.RUN_S, forgetting.ENDED_RUNS)
         self.producers.forget(source for source in idle if source not in wanted)
         self.accounts.forget(now - forgetting.RUN_S)
@@ -493,3 +484,9 @@ class OtlpRuns:
         if not trace.hold:
             self._spans -= len(trace.tree)
             trace.tree.forget()
+
+
+def _run_id(peer: Peer, resource: Resource) -> str | None:
+    """The run that a sender names itself."""
+    run_id = peer.run_id or resource.attributes.get(RUN_ATTRIBUTE)
+    return run_id if isinstance(run_id, str) and run_id else None

@@ -42,6 +42,7 @@ def rebuild(root: Path, run_id: str, gid: int | None = None) -> None:
     try:
         index = IndexFile(store.folder)
         with closing(store.apart(run_id)) as files:
+            files.repair_metrics(partial(store.quarantine, run_id))
             index.put(rebuild_run(files, partial(store.quarantine, run_id)))
         index.close()
     finally:

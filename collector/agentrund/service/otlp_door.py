@@ -23,6 +23,7 @@ from agentrund.service.access import Access
 from agentrund.service.config import Settings
 from agentrund.service.control import Control
 from agentrund.service.exposure import Demands
+from agentrund.service.metrics import MetricsWriter
 from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.otlp_service import OtlpService
@@ -59,8 +60,9 @@ class OtlpDoor:
         folder = partial(runs.root.state_folder, layout.INTAKE)
         quarantine = partial(runs.root.quarantine, "intake")
         intake = Intake(folder, quarantine, runs.clock.monotonic(), runs.root.held)
-        runner = OtlpRunner(runs, watch, intake)
-        self._replay = OtlpReplay(runs, machine, runner, intake.pending())
+        self._metrics = MetricsWriter(runs)
+        runner = OtlpRunner(runs, watch, intake, self._metrics)
+        self._replay = OtlpReplay(runs, machine, runner, intake.pending(), self._metrics.stray)
         finder = PeerFinder()
         self._bearer = None if demands.token is None else Bearer(demands.token, runs.clock.monotonic)
         self.service = OtlpService(
@@ -185,6 +187,7 @@ class OtlpDoor:
             await self._forwarding.stop()
         self._control.close()
         await self.service.stop()
+        self._metrics.close()
 
 
 def _taken(listen: Address, flag: str) -> Unavailable | None:

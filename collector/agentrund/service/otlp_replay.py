@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
 from agentrund.model.errors import AgentrundError
 from agentrund.model.event import Record
@@ -23,6 +24,9 @@ from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.store.metric_files import StrayMetrics
+
+_T = TypeVar("_T")
 
 log: Final = logging.getLogger(__name__)
 
@@ -35,10 +39,18 @@ _MARGIN_S: Final = 60.0
 class OtlpReplay:
     """``rqs`` are the requests that the journal had when it was opened."""
 
-    def __init__(self, runs: Runs, machine: OtlpRuns, runner: OtlpRunner, rqs: Collection[int]) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        machine: OtlpRuns,
+        runner: OtlpRunner,
+        rqs: Collection[int],
+        stray: StrayMetrics,
+    ) -> None:
         self._runs = runs
         self._machine = machine
         self._runner = runner
+        self._stray = stray
         self._rqs = frozenset(rqs)
         self._open: list[RunActor] = []
         self._missing: frozenset[str] = frozenset()
@@ -69,6 +81,8 @@ class OtlpReplay:
                 await self._bring_back(actor)
         if self._rqs:
             rqs, self._rqs = self._rqs, frozenset()
+            with _said("metrics of no run"):
+                await self._note_measured(self._stray.origins())
             with _said("the runs that have ended"):
                 for run_id in await asyncio.to_thread(self._holders, rqs):
                     with _said(run_id):
@@ -78,6 +92,8 @@ class OtlpReplay:
         """A run that was open; a sender over the socket may have ended it since."""
         ended = not actor.state.is_open
         key = await self._restore(actor.files.records(actor.files.trace.size), ended=ended)
+        if self._rqs:
+            await self._note_measured(actor.files.measured())
         if key is not None:
             self._runner.restore(key, actor)
 
@@ -88,18 +104,28 @@ class OtlpReplay:
             return
         with closing(self._runs.root.apart(run_id)) as files:
             key = await self._restore(files.records(files.trace.whole_lines()), ended=True)
+            await self._note_measured(files.measured())
         if key is not None:
             self._runner.recall(key, run_id)
 
     async def _restore(self, records: Iterable[Record], *, ended: bool) -> RunKey | None:
-        restored, clock = RestoredRun(self._machine, self._runs.clock.monotonic()), self._runs.clock
+        restored = RestoredRun(self._machine, self._runs.clock.monotonic())
+        await self._in_slices(restored.take, records)
+        return restored.finish(ended=ended)
+
+    async def _note_measured(self, origins: Iterable[tuple[int, int]]) -> None:
+        """Items of which a line of metrics tells are stored."""
+        note = self._machine.stored.note
+        await self._in_slices(lambda origin: note({"rq": origin[0], "i": origin[1]}), origins)
+
+    async def _in_slices(self, take: Callable[[_T], None], found: Iterable[_T]) -> None:
+        clock = self._runs.clock
         until = clock.monotonic() + _SLICE_S
-        for record in records:
-            restored.take(record)
+        for one in found:
+            take(one)
             if clock.monotonic() >= until:
                 await asyncio.sleep(0)
                 until = clock.monotonic() + _SLICE_S
-        return restored.finish(ended=ended)
 
     # -- in the thread ----------------------------------------------------------------------------
 
@@ -114,7 +140,7 @@ class OtlpReplay:
             if self._stopping or root.written_at(run_id) < since:
                 return False
             with closing(root.apart(run_id)) as files:
-                for rq in files.requests():
+                for rq in chain(files.requests(), (rq for rq, _ in files.measured())):
                     if self._stopping or rq in rqs:
                         return not self._stopping
         except (OSError, AgentrundError) as error:

@@ -25,9 +25,11 @@ from agentrund.sequencer.otlp_commands import (
     Finish,
     Join,
     Leave,
+    Measure,
     OpenRun,
     RunKey,
 )
+from agentrund.service.metrics import MetricsWriter
 from agentrund.service.process_watch import ProcessWatch, boot_id
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
@@ -42,8 +44,9 @@ log: Final = logging.getLogger(__name__)
 class OtlpRunner:
     """A queue of commands; ``run`` performs them until the disk refuses one."""
 
-    def __init__(self, runs: Runs, watch: ProcessWatch, intake: Intake) -> None:
+    def __init__(self, runs: Runs, watch: ProcessWatch, intake: Intake, metrics: MetricsWriter) -> None:
         self._runs = runs
+        self._metrics = metrics
         self._watch = watch
         self._intake = intake
         self._commands: deque[Command] = deque()
@@ -83,7 +86,7 @@ class OtlpRunner:
     @property
     def waiting(self) -> bool:
         """Whether something is left to perform or to store."""
-        return bool(self._commands or self._touched or self._done)
+        return bool(self._commands or self._touched or self._done or self._metrics.waiting)
 
     def run(self, seconds: float = math.inf) -> bool:
         """Perform commands for so long and store what came of them; False where the disk refuses."""
@@ -100,9 +103,10 @@ class OtlpRunner:
                 self._runs.commit(actor)
                 del self._touched[run_id]
                 self._fed.pop(run_id, None)
+        measured = self._metrics.commit()
         if self._take_back():
             return True
-        if self._touched:
+        if self._touched or not measured:
             return False
         if self._done:
             # A request leaves the journal when the traces that have it are as safe as its answer promised:
@@ -153,6 +157,8 @@ class OtlpRunner:
     def _perform(self, command: Command) -> None:
         if isinstance(command, Feed):
             self._feed(command)
+        elif isinstance(command, Measure):
+            self._metrics.add(command.point, self._run_of_metric(command.key))
         elif isinstance(command, Done):
             self._done.append(command.rq)
         elif isinstance(command, OpenRun):
@@ -181,6 +187,11 @@ class OtlpRunner:
             actor.arrive(self._stray(command))
         self._fed.setdefault(actor.run_id, []).append(command)
         actor.feed(command.source, command.event)
+
+    def _run_of_metric(self, key: RunKey | None) -> str | None:
+        """The run that a metric point belongs to, open or ended; None where there is none."""
+        run_id = None if key is None else self._run_of.get(key) or self._target(key)
+        return None if run_id is None or self._runs.is_lost(run_id) else run_id
 
     @staticmethod
     def _stray(command: Feed) -> Arrival:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from agentrund.model.errors import Damaged, Rejected, Unavailable
-from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, MetricItem, Peer, Signal
+from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, Peer, Signal
 from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
@@ -255,7 +255,7 @@ class OtlpService:
                 await asyncio.sleep(0)
                 continue
             items.append(mapping.map_item(item))
-            size += 0 if isinstance(item, MetricItem) else item.size
+            size += item.size
             if len(items) >= ITEMS_AT_ONCE or size >= BYTES_AT_ONCE:
                 await self._take(record, items, now, more=True)
                 items, size = [], 0

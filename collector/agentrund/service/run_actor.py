@@ -123,6 +123,7 @@ class RunActor:
         A generator: one slice of about 20 ms at each step. Raises Damaged where the trace holds
         something else than records.
         """
+        self.files.repair_metrics(quarantine)
         torn = self.files.repair(quarantine)
         if torn:
             log.warning("run %s: %d bytes of a torn line moved to quarantine", self.run_id, torn)

@@ -62,6 +62,12 @@ class AppendFile:
         self._queue.clear()
         self._torn = False
 
+    def take_back(self) -> bytes:
+        """What is queued, which is queued no more."""
+        queued = b"".join(self._queue)
+        self._queue.clear()
+        return queued
+
     @property
     def modified(self) -> float:
         """When it was last written, epoch seconds."""

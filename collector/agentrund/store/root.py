@@ -106,6 +106,10 @@ class Root:
         """The files of a run with descriptors of their own, for work in another thread."""
         return RunFiles(run_id, lambda: self._runs.sub(run_id), OpenFiles(4), self.held, self.sync_entries)
 
+    def run_folder(self, run_id: str) -> Folder:
+        """Open a run's folder. Raises FileNotFoundError."""
+        return self._runs.sub(run_id)
+
     def sync_entries(self) -> None:
         """Put on stable storage what leads to the runs: folders, links, index; may be called in any thread.
 
@@ -145,8 +149,12 @@ class Root:
             return sorted(e.name for e in entries if is_run_id(e.name) and e.is_dir(follow_symlinks=False))
 
     def written_at(self, run_id: str) -> float:
-        """When a run's trace was last written, epoch seconds; nothing is opened. Raises OSError."""
-        return os.stat(f"{run_id}/{layout.TRACE}", dir_fd=self._runs.fd, follow_symlinks=False).st_mtime
+        """When a run's trace or metrics were last written, epoch seconds, by their names. Raises OSError."""
+        times = [os.stat(f"{run_id}/{layout.TRACE}", dir_fd=self._runs.fd, follow_symlinks=False).st_mtime]
+        with suppress(FileNotFoundError):
+            found = os.stat(f"{run_id}/{layout.METRICS}", dir_fd=self._runs.fd, follow_symlinks=False)
+            times.append(found.st_mtime)
+        return max(times)
 
     def latest(self) -> str | None:
         """The run that ``latest`` points to."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from typing import BinaryIO, Final
 
 from agentrund.formats import layout, trace_jsonl
+from agentrund.model.errors import Unavailable
 from agentrund.model.event import Record
 from agentrund.store.append_file import AppendFile, Quarantine
 from agentrund.store.blobs import BlobStore
 from agentrund.store.folder import Folder
+from agentrund.store.metric_files import origins
 from agentrund.store.open_files import OpenFiles
 from agentrund.store.unsynced import Held, Unsynced
 
@@ -43,6 +46,7 @@ class RunFiles:
     ) -> None:
         self.run_id = run_id
         self.folder = folder
+        self._files = files
         key = f"{layout.run_dir(run_id)}/"
         self.trace = AppendFile(folder, layout.TRACE, key + layout.TRACE, files, new=new)
         self.logs = AppendFile(folder, layout.LOGS, key + layout.LOGS, files, new=new)
@@ -52,6 +56,13 @@ class RunFiles:
     def repair(self, quarantine: Quarantine) -> int:
         """Cut torn tails off the trace; must come before the first append. Returns the bytes cut."""
         return self.trace.repair_tail(quarantine)
+
+    def repair_metrics(self, quarantine: Quarantine) -> None:
+        """The same for metrics.jsonl, where there is one, and it can be had: nothing depends on it."""
+        with suppress(OSError, Unavailable):
+            key = f"{layout.run_dir(self.run_id)}/{layout.METRICS}"
+            with closing(AppendFile(self.folder, layout.METRICS, key, self._files)) as metrics:
+                metrics.repair_tail(quarantine)
 
     def commit(self) -> None:
         """Write the queued trace lines. Raises Unavailable, or RunUnusable where the trace is lost."""
@@ -97,6 +108,11 @@ class RunFiles:
             for line in file:
                 for match in _REQUEST.finditer(line):
                     yield int(match[1])
+
+    def measured(self) -> Iterator[tuple[int, int]]:
+        """Requests and items that lines of metrics.jsonl came of."""
+        with self.folder() as folder:
+            yield from origins(folder)
 
     def _reading(self) -> BinaryIO:
         with self.folder() as folder:

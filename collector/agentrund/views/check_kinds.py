@@ -26,9 +26,18 @@ _KINDS: Final = {
         f".{layout.NAVIGATE}.new": _FILE,
         f".{layout.LATEST}.new": _LINK,
     },
-    layout.STATE: {layout.LOCK: _FILE, layout.INTAKE: _FOLDER, layout.QUARANTINE: _FOLDER},
+    layout.STATE: {
+        layout.LOCK: _FILE,
+        layout.INTAKE: _FOLDER,
+        layout.QUARANTINE: _FOLDER,
+        layout.STRAY_METRICS: _FOLDER,
+    },
 }
-_CONTENT: Final = ((layout.SESSIONS, ".", _LINK), (f"{layout.STATE}/{layout.INTAKE}", "", _FILE))
+_CONTENT: Final = (
+    (layout.SESSIONS, ".", _LINK),
+    (f"{layout.STATE}/{layout.INTAKE}", "", _FILE),
+    (f"{layout.STATE}/{layout.STRAY_METRICS}", "", _FILE),
+)
 """Folders in which everything that begins so is of one kind."""
 _HINT: Final = "look who put it there, then remove it"
 

@@ -11,9 +11,7 @@ import stat
 from collections.abc import Generator, Iterator
 from typing import BinaryIO, Final
 
-import msgspec
-
-from agentrund.formats import layout
+from agentrund.formats import layout, metric_lines
 from agentrund.formats.derive import Derived, Deriver
 from agentrund.formats.index import Row
 from agentrund.model.errors import Damaged
@@ -31,10 +29,10 @@ from agentrund.views.served import is_served
 
 _TRACE_HINT: Final = "the trace is the only copy of this event; the lines around it can still be read"
 _TORN_HINT: Final = "the next start of the collector moves torn bytes to quarantine"
+_METRICS_HINT: Final = "no other file is made from it; `agentrund rebuild` cuts a torn line off"
 _PLANTED: Final = "look who put it there"
 _UNFINISHED: Final = "no collector is at work here; the next one to start completes the run"
 _FOLDERS: Final = frozenset({layout.BLOBS, layout.ARTIFACTS})
-METRICS: Final = "metrics.jsonl"
 
 
 class RunCheck:
@@ -142,17 +140,23 @@ class RunCheck:
 
     def _metrics(self) -> Iterator[Finding]:
         try:
-            file = self._root.open(f"{self._folder}/{METRICS}")
+            file = self._root.open(f"{self._folder}/{layout.METRICS}")
         except FileNotFoundError:
             return
         except Damaged as error:
             yield Finding.of(error)
             return
-        offset = 0
+        path, offset = self._path(layout.METRICS), 0
         with file:
-            for line in file:
-                if not _is_object(line):
-                    yield Finding(self._path(METRICS), offset, "not a metric point", _TORN_HINT)
+            for line in _whole(file):
+                # Metrics come after the end of a run too.
+                is_torn = not line.endswith(b"\n")
+                if is_torn and is_served(self._root):
+                    return
+                if is_torn:
+                    yield Finding(path, offset, f"{len(line)} bytes of a torn last line", _METRICS_HINT)
+                elif wrong := metric_lines.problem(line, self._run_id):
+                    yield Finding(path, offset, wrong, _METRICS_HINT)
                 offset += len(line)
 
     # -- what is made from the trace ----------------------------------------------------------------
@@ -236,12 +240,3 @@ def _files(derived: Derived) -> Iterator[tuple[str, bytes]]:
     yield layout.OUTLINE, derived.outline
     yield layout.ANALYTICS, derived.analytics
     yield layout.META, derived.meta
-
-
-def _is_object(line: bytes) -> bool:
-    if not line.endswith(b"\n"):
-        return False
-    try:
-        return isinstance(msgspec.json.decode(line), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False

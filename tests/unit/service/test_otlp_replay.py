@@ -12,6 +12,7 @@ import pytest
 
 from agentrund.model.otlp import SpanKind
 from agentrund.sequencer.otlp_runs import OtlpRuns
+from agentrund.service.metrics import MetricsWriter
 from agentrund.service.otlp_replay import OtlpReplay
 from agentrund.service.otlp_runner import OtlpRunner
 from support.inner_collector import Inner
@@ -61,7 +62,9 @@ def play(tmp_path):
 
 def replayed(inner: Inner, rqs: list[int]) -> OtlpReplay:
     machine = OtlpRuns()
-    return OtlpReplay(inner.runs, machine, OtlpRunner(inner.runs, None, None), rqs)
+    metrics = MetricsWriter(inner.runs)
+    runner = OtlpRunner(inner.runs, None, None, metrics)
+    return OtlpReplay(inner.runs, machine, runner, rqs, metrics.stray)
 
 
 def opened(inner: Inner, monkeypatch) -> list[str]:

@@ -28,7 +28,7 @@ ME = Identity(os.getpid(), start_time(os.getpid()), boot_id(), os.getuid())
 def test_only_a_process_that_the_kernel_named_can_die(identity, watched, told):
     async def play() -> tuple[int, list[str]]:
         watch, heard = ProcessWatch(), []
-        runner = OtlpRunner(None, watch, None)
+        runner = OtlpRunner(None, watch, None, None)
         runner.on_exit = lambda _identity, cause: heard.append(cause)
         runner.watch_over(identity)
         await asyncio.sleep(0)
@@ -42,7 +42,7 @@ def test_only_a_process_that_the_kernel_named_can_die(identity, watched, told):
 def test_a_process_that_cannot_be_seen_now_is_looked_for_again():
     async def play() -> list[int]:
         watch = ProcessWatch()
-        runner = OtlpRunner(None, watch, None)
+        runner = OtlpRunner(None, watch, None, None)
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
         try:

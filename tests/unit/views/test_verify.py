@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentrund.formats import layout
+from agentrund.formats import layout, metric_lines
 from agentrund.views.check_transcript import first_difference
 from agentrund.views.folder import Root
 from agentrund.views.verify import verify
+from support.metric_points import metric_line
 from support.records import RUN, Book
 from support.run_root import seed_book, write_run
 
@@ -176,8 +177,14 @@ def test_artifacts_belong_to_the_agent(root):
 
 def test_metric_points(root):
     path = root / in_run("metrics.jsonl")
-    path.write_bytes(b'{"name":"x"}\n{"name":')
-    assert places(root) == [(in_run("metrics.jsonl"), 13)]
+    good = metric_line(RUN) + metric_lines.encode_full(RUN, 3)
+    path.write_bytes(good)
+    assert places(root) == []
+    path.write_bytes(good + b'{"name":')
+    assert places(root) == [(in_run("metrics.jsonl"), len(good))]
+    for bad in (b'{"name":"x"}\n', b"[]\n", metric_line("20260830_142233_ffff"), b'{"kind":"sum"}\n'):
+        path.write_bytes(bad + good)
+        assert places(root) == [(in_run("metrics.jsonl"), 0)]
 
 
 def test_index_rows(root):
@@ -453,7 +460,9 @@ KINDS = {
         in_run("analytics.json"), lambda data: data.replace(b'"tool_calls": 7', b'"tool_calls": 8', 1)
     ),
     "meta edited": edit(in_run("meta.json"), lambda data: data.replace(b"explore", b"Explore", 1)),
-    "a point half written": at(in_run("metrics.jsonl"), lambda path: path.write_bytes(b'{"a":1}\n{"a"'), 8),
+    "a point half written": at(
+        in_run("metrics.jsonl"), lambda path: path.write_bytes(metric_line(RUN)[:-9]), 0
+    ),
     "a row gone": row(lambda rows: rows.pop(1), 0),
     "a row twice": row(lambda rows: rows.append(rows[0])),
     "a row of no run": row(lambda rows: rows.append(b'{"run_id":"20200101_000000_0000"}\n'), 2),

@@ -18,9 +18,11 @@ from agentrund.model.otlp import (
     Item,
     LogItem,
     Mapped,
+    MappedMetric,
     MappedSpan,
     MetricItem,
     Pulse,
+    Signal,
     SpanItem,
     SpanKind,
 )
@@ -51,10 +53,9 @@ def map_item(item: Item) -> Mapped:
         return _span(item)
     if isinstance(item, LogItem):
         return log_mapping.map_log(item)
-    if isinstance(item, BadItem):
+    if isinstance(item, BadItem) and item.signal is not Signal.METRICS:
         return log_mapping.map_bad(item)
-    assert isinstance(item, MetricItem)
-    return Pulse(item.i, item.resource)
+    return _metric(item)
 
 
 def span_kind(attributes: Json) -> SpanKind:
@@ -67,6 +68,15 @@ def span_kind(attributes: Json) -> SpanKind:
         if kind is not None:
             return kind
     return SpanKind.OTHER
+
+
+def _metric(item: MetricItem | BadItem) -> MappedMetric | Pulse:
+    attributes: Json = {}
+    if isinstance(item, MetricItem):
+        if item.values is None:
+            return Pulse(item.i, item.resource)
+        attributes = item.attributes
+    return MappedMetric(item.i, item.resource, item, session_of(attributes, item.resource.attributes))
 
 
 def _span(item: SpanItem) -> MappedSpan:

@@ -5,7 +5,7 @@ The body is parsed in one go, which no parser at hand does in steps; reading its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,6 @@ from agentrund.model.otlp import (
     BadItem,
     Item,
     LogItem,
-    MetricItem,
     Resource,
     Scope,
     Signal,
@@ -26,7 +25,7 @@ from agentrund.model.otlp import (
     SpanItem,
     SpanLink,
 )
-from agentrund.receivers.decode import strict_json
+from agentrund.receivers.decode import otlp_json_metrics, strict_json
 from agentrund.receivers.decode.otlp_ids import log_id, span_ids
 from agentrund.receivers.decode.otlp_json_values import JsonValues, identifier, items, text, whole
 from agentrund.receivers.decode.otlp_values import Pause
@@ -75,16 +74,16 @@ def decode(signal: Signal, body: bytes) -> Iterator[Item | None]:
     size = len(body) // max(1, sum(len(found) for _, _, found in slices))
     resources: dict[int, tuple[Resource, list[str]]] = {}
     i = 0
-    for n, (resource_fields, scope_fields, found) in enumerate(slices):
+    for resource_fields, scope_fields, found in slices:
         if id(resource_fields) not in resources:
             resources[id(resource_fields)] = _resource(resource_fields)
         resource, of_resource = resources[id(resource_fields)]
-        if signal is Signal.METRICS:
-            yield MetricItem(n, resource, len(found))
-            continue
         scope, of_scope = _scope(scope_fields)
         around = _Around(resource, scope, [*notes, *of_scope, *of_resource], size)
         for item in found:
+            if signal is Signal.METRICS:
+                i = yield from _metric(item, i, around)
+                continue
             yield _item(signal, item, i, around)
             i += 1
             if i % _ITEMS == 0:
@@ -120,7 +119,7 @@ def _resource(fields: Any) -> tuple[Resource, list[str]]:
         found = values.attributes(items(fields, "attributes"))
     except Malformed as error:
         return Resource(), [f"its resource cannot be read: {error}"]
-    return Resource(found), [f"in its resource: {note}" for note in _notes(values)]
+    return Resource(found), [f"in its resource: {note}" for note in values.notes()]
 
 
 def _scope(fields: Any) -> tuple[Scope, list[str]]:
@@ -128,6 +127,23 @@ def _scope(fields: Any) -> tuple[Scope, list[str]]:
         return Scope(text(fields, "name"), text(fields, "version")), []
     except Malformed as error:
         return Scope(), [f"its scope cannot be read: {error}"]
+
+
+def _metric(fields: Any, i: int, around: _Around) -> Generator[Item | None, None, int]:
+    """The data points of a metric, the first of them number ``i``; returns the number after the last."""
+    try:
+        points = otlp_json_metrics.points(
+            fields, around.resource, around.scope, notes=around.notes, size=around.size, i=i
+        )
+        for point in points:
+            yield point
+            i = point.i + 1
+            if i % _ITEMS == 0:
+                yield Pause
+    except Malformed as error:
+        yield BadItem(i, around.resource, Signal.METRICS, str(error), around.size)
+        i += 1
+    return i
 
 
 def _item(signal: Signal, fields: Any, i: int, around: _Around) -> Item:
@@ -166,7 +182,7 @@ def _span(fields: Any, i: int, around: _Around) -> SpanItem:
         [_event(event, values) for event in items(fields, "events")],
         [_link(link, values) for link in items(fields, "links")],
         _dropped(fields, "attributes", "events", "links"),
-        [*_notes(values), *around.notes],
+        [*values.notes(), *around.notes],
         around.size,
     )
 
@@ -198,7 +214,7 @@ def _log(fields: Any, i: int, around: _Around) -> LogItem:
         values.attributes(items(fields, "attributes")),
         whole(fields, "flags"),
         _dropped(fields, "attributes"),
-        [*notes, *_notes(values), *around.notes],
+        [*notes, *values.notes(), *around.notes],
         around.size,
     )
 
@@ -206,12 +222,3 @@ def _log(fields: Any, i: int, around: _Around) -> LogItem:
 def _dropped(fields: Any, *kinds: str) -> Json:
     counts = {kind: whole(fields, f"dropped{kind.capitalize()}Count") for kind in kinds}
     return {kind: count for kind, count in counts.items() if count}
-
-
-def _notes(values: JsonValues) -> list[str]:
-    notes = []
-    if values.repeated:
-        notes.append(f"repeated keys, the last value kept: {values.repeated}")
-    if values.folded:
-        notes.append(f"values nested too deeply, kept as JSON text: {values.folded}")
-    return notes

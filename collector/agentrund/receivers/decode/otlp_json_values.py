@@ -32,6 +32,15 @@ class JsonValues:
         self.folded = 0
         """Values nested too deeply, kept as JSON text."""
 
+    def notes(self) -> list[str]:
+        """What was lost, in words."""
+        notes = []
+        if self.repeated:
+            notes.append(f"repeated keys, the last value kept: {self.repeated}")
+        if self.folded:
+            notes.append(f"values nested too deeply, kept as JSON text: {self.folded}")
+        return notes
+
     def attributes(self, pairs: list[Any], levels: int = LEVELS_MAX) -> Json:
         """The attributes as an object. Raises Malformed."""
         found: Json = {}
@@ -103,6 +112,17 @@ def whole(of: Any, key: str, names: Callable[[str], int] | None = None) -> int:
     return number
 
 
+def integer(of: Any, key: str) -> int | None:
+    """A signed integer field, None where it is absent. Raises Malformed."""
+    value = _fields(of).get(key)
+    return None if value is None else _int(value, key)
+
+
+def number(value: Any, key: str) -> float | str | None:
+    """A double, or the name of one that JSON cannot write; None for null. Raises Malformed."""
+    return None if value is None else _double(value, key)
+
+
 def identifier(of: Any, key: str) -> bytes:
     """An id as bytes, b"" where it is absent. Raises Malformed where it is not hex."""
     value = text(of, key)
@@ -141,21 +161,21 @@ def _text(value: Any) -> str:
     return value
 
 
-def _int(value: Any) -> int:
+def _int(value: Any, key: str = "intValue") -> int:
     try:
         number = _integer(value)
     except ValueError:
-        raise Malformed("`intValue` is no integer") from None
+        raise Malformed(f"`{key}` is no integer") from None
     if not -_INT64 <= number < _INT64:
-        raise Malformed("`intValue` has more than 64 bits")
+        raise Malformed(f"`{key}` has more than 64 bits")
     return number
 
 
-def _double(value: Any) -> float | str:
+def _double(value: Any, key: str = "doubleValue") -> float | str:
     try:
         return double(float(value))
     except (TypeError, ValueError, OverflowError):
-        raise Malformed("`doubleValue` is no number") from None
+        raise Malformed(f"`{key}` is no number") from None
 
 
 def _bool(value: Any) -> bool:

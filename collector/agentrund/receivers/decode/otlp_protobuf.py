@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as MetricMessage
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -20,7 +21,6 @@ from agentrund.model.otlp import (
     BadItem,
     Item,
     LogItem,
-    MetricItem,
     Resource,
     Scope,
     Signal,
@@ -28,15 +28,12 @@ from agentrund.model.otlp import (
     SpanItem,
     SpanLink,
 )
+from agentrund.receivers.decode import otlp_protobuf_metrics
 from agentrund.receivers.decode.otlp_ids import log_id, span_ids
 from agentrund.receivers.decode.otlp_repair import repaired
-from agentrund.receivers.decode.otlp_values import Pause, Values
+from agentrund.receivers.decode.otlp_values import LARGE, STEP, Pause, Values
 from agentrund.receivers.decode.protobuf_wire import LENGTH, Field, Malformed, fields
 
-LARGE: Final = 1 << 16
-"""An item of more bytes than this is read in steps of its own."""
-_STEP: Final = 256
-"""Values, or slices of a request, between two pauses."""
 _ITEMS: Final = 32
 """Items between two pauses: with their mapping about 2 ms."""
 
@@ -63,9 +60,9 @@ class _Around:
 def check(signal: Signal, body: bytes) -> Iterator[str | None]:
     """Why items cannot be read, without reading their values. Raises Malformed where it is no request."""
     for n, piece in enumerate(_slices(body), 1):
-        if piece is None or n % _STEP == 0:
+        if piece is None or n % STEP == 0:
             yield Pause
-        if piece is not None and signal is not Signal.METRICS:
+        if piece is not None:
             try:
                 yield from _judge(signal, body, *piece[2:])
             except (Malformed, DecodeError) as error:
@@ -79,8 +76,9 @@ def _judge(signal: Signal, body: bytes, start: int, stop: int) -> Generator[None
         trace, span, parent = (found.get(number, b"") for number in _IDS)
     else:
         message: Any
-        message, _ = yield from _parse(_KINDS[signal][0], body[start:stop])
-        trace, span, parent = message.trace_id, message.span_id, getattr(message, "parent_span_id", b"")
+        message, _ = yield from _parse(_MESSAGES[signal], body[start:stop])
+        if signal is Signal.TRACES:
+            trace, span, parent = message.trace_id, message.span_id, message.parent_span_id
     if signal is Signal.TRACES:
         span_ids(trace, span, parent)
 
@@ -93,7 +91,6 @@ def decode(signal: Signal, body: bytes) -> Iterator[Item | None]:
     """The items of a request. Raises Malformed as ``check`` does."""
     resource_bytes = scope_bytes = b""
     around = _Around()
-    counted: dict[int, MetricItem] = {}
     i = 0
     for piece in _slices(body):
         if piece is None:
@@ -106,15 +103,13 @@ def decode(signal: Signal, body: bytes) -> Iterator[Item | None]:
         if of_scope is not scope_bytes:
             scope_bytes = of_scope
             around.scope, around.of_scope = yield from _scope(scope_bytes)
-        resource = around.resource
         if signal is Signal.METRICS:
-            counted.setdefault(id(resource), MetricItem(len(counted), resource, 0)).metrics += 1
+            i = yield from _metric(body[start:stop], i, around)
             continue
         yield (yield from _item(signal, body[start:stop], i, around))
         i += 1
         if i % _ITEMS == 0:
             yield Pause
-    yield from counted.values()
 
 
 def _slices(body: bytes) -> Iterator[_Slice | None]:
@@ -140,7 +135,7 @@ def _scope_slices(body: bytes, at: int, end: int, resource: bytes) -> Iterator[_
             scope += body[start:stop]
         else:
             items.append((start, stop))
-        if n % _STEP == 0:
+        if n % STEP == 0:
             yield Pause
     for start, stop in items:
         yield resource, scope, start, stop
@@ -162,8 +157,8 @@ def _resource(data: bytes) -> Generator[None, None, tuple[Resource, list[str]]]:
     except (Malformed, DecodeError) as error:
         return Resource(), [f"its resource cannot be read: {error}"]
     values = Values()
-    found = yield from _values(values, message.attributes, len(data))
-    return Resource(found), [f"in its resource: {note}" for note in (*repairs, *_repeats(values))]
+    found = yield from values.attributes_of(message.attributes, len(data))
+    return Resource(found), [f"in its resource: {note}" for note in (*repairs, *values.notes())]
 
 
 def _scope(data: bytes) -> Generator[None, None, tuple[Scope, list[str]]]:
@@ -182,17 +177,31 @@ def _parse(kind: type[_M], data: bytes) -> Generator[None, None, tuple[_M, list[
         return kind.FromString(data), repairs
 
 
-def _values(values: Values, pairs: Any, size: int) -> Generator[None, None, Json]:
-    return (yield from values.attributes_in_steps(pairs, _STEP)) if size > LARGE else values.attributes(pairs)
-
-
-def _repeats(values: Values) -> list[str]:
-    return [f"repeated keys, the last value kept: {values.repeated}"] if values.repeated else []
+def _metric(data: bytes, i: int, around: _Around) -> Generator[Item | None, None, int]:
+    """The data points of a metric, the first of them number ``i``; returns the number after the last."""
+    size = len(data)
+    try:
+        message, repairs = yield from _parse(MetricMessage, data)
+        del data
+        notes = [*repairs, *around.of_scope, *around.of_resource]
+        points = otlp_protobuf_metrics.points(
+            message, around.resource, around.scope, notes=notes, size=size, i=i
+        )
+        for point in points:
+            yield point
+            if point is not None:
+                i = point.i + 1
+                if i % _ITEMS == 0:
+                    yield Pause
+    except (Malformed, DecodeError) as error:
+        yield BadItem(i, around.resource, Signal.METRICS, str(error), size)
+        i += 1
+    return i
 
 
 def _item(signal: Signal, data: bytes, i: int, around: _Around) -> Generator[None, None, Item]:
     """One item. Its bytes are let go of once they are parsed: it may be as large as a request."""
-    kind, build = _KINDS[signal]
+    kind, build = _MESSAGES[signal], _BUILDERS[signal]
     size = len(data)
     try:
         message, repairs = yield from _parse(kind, data)
@@ -207,10 +216,10 @@ def _span(
 ) -> Generator[None, None, SpanItem]:
     trace, span, parent = span_ids(message.trace_id, message.span_id, message.parent_span_id)
     read = Values()
-    found = yield from _values(read, message.attributes, size)
+    found = yield from read.attributes_of(message.attributes, size)
     events: list[SpanEvent] = []
     for event in message.events:
-        values = yield from _values(read, event.attributes, size)
+        values = yield from read.attributes_of(event.attributes, size)
         events.append(SpanEvent(event.name, event.time_unix_nano / 1e9, values))
     links = [
         SpanLink(link.trace_id.hex(), link.span_id.hex(), read.attributes(link.attributes))
@@ -236,7 +245,7 @@ def _span(
         events,
         links,
         _dropped(message, "attributes", "events", "links"),
-        [*repairs, *_repeats(read), *around.of_scope, *around.of_resource],
+        [*repairs, *read.notes(), *around.of_scope, *around.of_resource],
         size,
     )
 
@@ -245,8 +254,8 @@ def _log(
     message: LogRecord, repairs: list[str], size: int, i: int, around: _Around
 ) -> Generator[None, None, LogItem]:
     read = Values()
-    found = yield from _values(read, message.attributes, size)
-    body = (yield from read.value_in_steps(message.body, _STEP)) if size > LARGE else read.value(message.body)
+    found = yield from read.attributes_of(message.attributes, size)
+    body = (yield from read.value_in_steps(message.body, STEP)) if size > LARGE else read.value(message.body)
     return LogItem(
         i,
         around.resource,
@@ -261,7 +270,7 @@ def _log(
         found,
         message.flags,
         _dropped(message, "attributes"),
-        [*repairs, *_repeats(read), *around.of_scope, *around.of_resource],
+        [*repairs, *read.notes(), *around.of_scope, *around.of_resource],
         size,
     )
 
@@ -271,7 +280,9 @@ def _dropped(message: Any, *kinds: str) -> Json:
     return {kind: count for kind, count in counts.items() if count}
 
 
-_KINDS: Final[dict[Signal, tuple[type[Message], _Build]]] = {
-    Signal.TRACES: (Span, _span),
-    Signal.LOGS: (LogRecord, _log),
+_MESSAGES: Final[dict[Signal, type[Message]]] = {
+    Signal.TRACES: Span,
+    Signal.LOGS: LogRecord,
+    Signal.METRICS: MetricMessage,
 }
+_BUILDERS: Final[dict[Signal, _Build]] = {Signal.TRACES: _span, Signal.LOGS: _log}

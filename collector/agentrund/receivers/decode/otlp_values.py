@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
@@ -17,6 +17,13 @@ from agentrund.model.event import Json
 Pause = None
 """Yielded where the reader may let others run."""
 
+LARGE: Final = 1 << 16
+"""An item of more bytes than this is read in steps of its own."""
+STEP: Final = 256
+"""Values between two pauses."""
+TEMPORALITIES: Final = {1: "delta", 2: "cumulative"}
+"""What a metric's value counts from: the export before it, or its start. By AggregationTemporality."""
+
 
 class Values:
     """Reads the values of one item, and counts what is lost on the way."""
@@ -24,6 +31,10 @@ class Values:
     def __init__(self) -> None:
         self.repeated = 0
         """Keys that an object named again: the last value counts."""
+
+    def notes(self) -> list[str]:
+        """What was lost, in words."""
+        return [f"repeated keys, the last value kept: {self.repeated}"] if self.repeated else []
 
     def attributes(self, pairs: Sequence[KeyValue]) -> Json:
         """The attributes as an object."""
@@ -41,6 +52,10 @@ class Values:
         if kind == "kvlist_value":
             return self.attributes(value.kvlist_value.values)
         return _scalar(value, kind)
+
+    def attributes_of(self, pairs: Sequence[KeyValue], size: int) -> Generator[None, None, Json]:
+        """As ``attributes``, of an item of ``size`` bytes: pausing where it is large."""
+        return (yield from self.attributes_in_steps(pairs, STEP)) if size > LARGE else self.attributes(pairs)
 
     def attributes_in_steps(self, pairs: Sequence[KeyValue], step: int) -> Generator[None, None, Json]:
         """As ``attributes``, pausing after every ``step`` values at each level."""

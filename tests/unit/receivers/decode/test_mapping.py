@@ -9,12 +9,25 @@ from hypothesis import strategies as st
 
 from agentrund.model import kinds
 from agentrund.model.event import MAX_NAME
-from agentrund.model.otlp import Encoding, Fault, MappedSpan, MetricItem, Pulse, Resource, Signal, SpanKind
+from agentrund.model.otlp import (
+    BadItem,
+    Encoding,
+    Fault,
+    MappedMetric,
+    MappedSpan,
+    Metric,
+    MetricItem,
+    Pulse,
+    Resource,
+    Scope,
+    Signal,
+    SpanKind,
+)
 from agentrund.receivers.decode import mapping_tables as tables
 from agentrund.receivers.decode.mapping import map_item, span_kind
 from agentrund.receivers.decode.otlp import decode
 from support import otlp_build as build
-from support.otlp_build import T0, hex_id
+from support.otlp_build import PROGRAM, T0, hex_id, mapped_metric
 
 
 def mapped(attributes: dict[str, Any] | None = None, **fields: Any) -> MappedSpan:
@@ -365,9 +378,21 @@ def test_what_otlp_says_of_a_span_is_kept():
     }
 
 
-def test_metrics_are_a_pulse():
-    resource = Resource()
-    assert map_item(MetricItem(2, resource, 5)) == Pulse(2, resource)
+def test_a_metric_without_points_is_a_pulse():
+    resource, metric = Resource(), Metric("m", "", "", "sum", "delta", True, {})
+    assert map_item(MetricItem(2, resource, Scope(), metric, 0, 0, {}, None, [], 9)) == Pulse(2, resource)
+
+
+def test_a_data_point_names_its_session_itself_or_in_its_resource():
+    point = mapped_metric(**{"session.id": "of the point"}).item
+    assert map_item(point) == MappedMetric(0, PROGRAM, point, "of the point")
+    point = mapped_metric(resource=Resource({"session.id": "of the program"})).item
+    assert map_item(point).session == "of the program"
+
+
+def test_a_metric_that_cannot_be_read_is_no_event():
+    item = BadItem(0, Resource({"session.id": "s"}), Signal.METRICS, "why", 9)
+    assert map_item(item) == MappedMetric(0, item.resource, item, "s")
 
 
 KEYS = sorted(

@@ -10,9 +10,22 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from agentrund.model.errors import Rejected
-from agentrund.model.otlp import BadItem, Encoding, LogItem, MetricItem, Signal, SpanItem
+from agentrund.model.otlp import BadItem, Encoding, LogItem, Signal, SpanItem
 from agentrund.receivers.decode import otlp, otlp_protobuf
-from support.otlp_build import T0, TRACE, any_value, field, hex_id, key_values, logs, nested, span, traces
+from support.otlp_build import (
+    T0,
+    TRACE,
+    any_value,
+    every_kind,
+    field,
+    hex_id,
+    key_values,
+    logs,
+    metrics,
+    nested,
+    span,
+    traces,
+)
 
 
 def decode(signal: Signal, body: bytes) -> list:
@@ -79,17 +92,23 @@ def test_a_log_with_bad_ids_keeps_everything_else():
     assert (item.trace, item.span, len(item.repairs)) == (None, None, 2)
 
 
-def test_metrics_are_counted_for_each_resource():
+def test_every_data_point_of_every_resource_is_an_item():
     request = ExportMetricsServiceRequest()
     for name in ("one", "two"):
         of_resource = request.resource_metrics.add()
         of_resource.resource.attributes.extend(key_values({"service.name": name}))
-        of_resource.scope_metrics.add().metrics.add(name="m")
-        of_resource.scope_metrics.add().metrics.add(name="n")
+        of_scope = of_resource.scope_metrics.add()
+        of_scope.metrics.add(name="m").gauge.data_points.add(as_int=1)
+        of_scope.metrics[0].gauge.data_points.add(as_int=2)
+        of_scope.metrics.add(name="n")
     items = decode(Signal.METRICS, request.SerializeToString())
-    assert [(type(i), i.resource.attributes["service.name"], i.metrics) for i in items] == [
-        (MetricItem, "one", 2),
-        (MetricItem, "two", 2),
+    assert [(i.i, i.resource.attributes["service.name"], i.metric.name, i.values) for i in items] == [
+        (0, "one", "m", {"value": 1}),
+        (1, "one", "m", {"value": 2}),
+        (2, "one", "n", None),
+        (3, "two", "m", {"value": 1}),
+        (4, "two", "m", {"value": 2}),
+        (5, "two", "n", None),
     ]
 
 
@@ -237,12 +256,12 @@ SAMPLES = {
     Signal.LOGS: logs(
         LogRecord(body=any_value({"k": ["v"]}), trace_id=b"\x01" * 16, attributes=key_values({"a": 1.5}))
     ),
-    Signal.METRICS: b"",
+    Signal.METRICS: metrics(*every_kind()),
 }
 
 
 @settings(max_examples=300)
-@given(st.sampled_from([Signal.TRACES, Signal.LOGS]), st.data())
+@given(st.sampled_from(list(Signal)), st.data())
 def test_mutated_bytes_are_items_bad_items_or_rejected(signal, data):
     body = bytearray(SAMPLES[signal])
     for _ in range(data.draw(st.integers(1, 4))):

@@ -240,9 +240,3 @@ def test_logs_without_ids_are_normal():
     (item,) = items(Signal.LOGS, Encoding.JSON, json.dumps(data).encode())
     assert isinstance(item, LogItem)
     assert (item.trace, item.span, item.time_ns, item.body, item.repairs) == (None, None, 9, "x", [])
-
-
-def test_metrics_are_a_sign_of_life():
-    data = {"resourceMetrics": [{"resource": {"attributes": []}, "scopeMetrics": [{"metrics": [{}, {}]}]}]}
-    (item,) = items(Signal.METRICS, Encoding.JSON, json.dumps(data).encode())
-    assert item.metrics == 2
