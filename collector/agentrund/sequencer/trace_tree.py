@@ -15,7 +15,7 @@ Knows no time and no run. What was released stays known, so that late spans find
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -105,17 +105,26 @@ class TraceTree:
     """All spans of one trace."""
 
     __slots__ = (
-        *("_children", "_entries", "_faults", "_holes", "_nodes", "_past"),
-        *("logged", "roots"),
+        *("_callers", "_calls", "_children", "_entries", "_holes", "_nodes", "_past", "_tops"),
+        *("_fault_types", "_fault_words", "_wordless", "logged", "roots"),
     )
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._entries: list[Node] = []
         self._children: dict[str, list[Node]] = {}
+        self._calls: dict[tuple[str, bool], list[Node]] = {}
+        """Model calls by parent, those of client libraries and those of instrumentations apart."""
+        self._callers: set[str] = set()
+        """Sources that call models."""
+        self._tops: set[str] = set()
+        """Sources of spans without a parent."""
         self._holes: dict[str, Node] = {}
         self._past: set[str] = set()
-        self._faults: list[Fault] = []
+        self._fault_types: set[str] = set()
+        self._fault_words: set[str] = set()
+        self._wordless: set[str] = set()
+        """Types of faults that came without words."""
         self.roots: list[Root] = []
         self.logged = LoggedSteps()
 
@@ -154,7 +163,7 @@ class TraceTree:
     def _is_second_root(self, source: str, span: MappedSpan) -> bool:
         if span.parent is not None:
             return False
-        return any(n.parent is None and n.source != source for n in self._entries)
+        return not self._tops <= {source}
 
     def _insert(self, held: Held, span: MappedSpan) -> None:
         node = Node(
@@ -184,6 +193,12 @@ class TraceTree:
         self._holes.pop(node.id, None)
         if node.entry:
             self._entries.append(node)
+            if node.parent is None:
+                self._tops.add(node.source)
+        if node.kind is SpanKind.LLM:
+            self._callers.add(node.source)
+            if node.parent is not None:
+                self._calls.setdefault((node.parent, node.shadow), []).append(node)
         if node.parent is not None:
             self._children.setdefault(node.parent, []).append(node)
             is_known = node.entry or node.logged or node.parent in self._nodes or node.parent in self._past
@@ -268,9 +283,8 @@ class TraceTree:
 
     def forget(self) -> None:
         """Give up what is known of a trace that has ended long ago; its holes and roots stay."""
-        self._nodes.clear()
-        self._children.clear()
-        self._entries.clear()
+        for known in (self._nodes, self._children, self._calls, self._entries, self._callers, self._tops):
+            known.clear()
         self.logged = LoggedSteps()
 
     # -- places -----------------------------------------------------------------------------------
@@ -340,7 +354,7 @@ class TraceTree:
         """Whether a tool call is another process's account of a tool call around it."""
         if not any(n.kind is SpanKind.TOOL and n.source != node.source for n in self.above(node)):
             return False
-        return not any(n.kind is SpanKind.LLM and n.source == node.source for n in self._nodes.values())
+        return node.source not in self._callers
 
     def _twin(self, node: Node) -> Node | None:
         """The span that already tells what ``node`` tells."""
@@ -348,13 +362,13 @@ class TraceTree:
         if outer is not None and _same(outer, node):
             return outer
         if node.kind is SpanKind.LLM and node.parent is not None:
-            return self._neighbour(node, self._children[node.parent])
+            return self._neighbour(node, self._calls.get((node.parent, not node.shadow), ()))
         return None
 
-    def _neighbour(self, node: Node, siblings: list[Node]) -> Node | None:
+    def _neighbour(self, node: Node, others: Sequence[Node]) -> Node | None:
         """A client library's own account and an instrumentation's are one; the latter's is kept."""
-        for other in siblings:
-            if other.kind is not SpanKind.LLM or other.shadow is node.shadow or not _overlap(node, other):
+        for other in others:
+            if not _overlap(node, other):
                 continue
             if node.shadow and other.item is not None:
                 self._decide(other)
@@ -381,13 +395,20 @@ class TraceTree:
     # -- faults -----------------------------------------------------------------------------------
 
     def told(self, fault: Fault) -> bool:
-        """Whether the trace has told this fault already."""
-        return any(_same_fault(fault, known) for known in self._faults)
+        """Whether the trace has told this fault: its words, or its type where one of the two has no words."""
+        kind = _type_of(fault)
+        if fault.message:
+            return fault.message in self._fault_words or kind in self._wordless
+        return kind in self._fault_types
 
     def tell(self, fault: Fault) -> None:
         """Remember a fault as told."""
-        if not self.told(fault):
-            self._faults.append(fault)
+        kind = _type_of(fault)
+        self._fault_types.add(kind)
+        if fault.message:
+            self._fault_words.add(fault.message)
+        else:
+            self._wordless.add(kind)
 
 
 def _may_be_agent(node: Node) -> bool:
@@ -415,9 +436,6 @@ def _overlap(one: Node, other: Node) -> bool:
     return one.start_ns <= other.end_ns and other.start_ns <= one.end_ns
 
 
-def _same_fault(one: Fault, other: Fault) -> bool:
-    """The same type (less its module) with the same words or none, or the same words."""
-    same_type = one.type.rpartition(".")[2] == other.type.rpartition(".")[2]
-    if one.message and other.message:
-        return one.message == other.message
-    return same_type
+def _type_of(fault: Fault) -> str:
+    """Less its module."""
+    return fault.type.rpartition(".")[2]
