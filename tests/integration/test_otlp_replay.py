@@ -32,11 +32,11 @@ def again(capture: Capture, runs: OtlpRuns, executor: Executor) -> None:
     for rq, request in numbered(capture):
         items = [map_item(i) for i in decode(request.signal, request.encoding, request.body) if i is not None]
         peer = Peer("127.0.0.1", request.port, None, identity_of(request, processes))
-        executor.perform(runs.take(rq, START + request.at, peer, items, now), now)
+        executor.perform_parts(runs.take(rq, START + request.at, peer, items, now), now)
     for identity in {identity_of(r, processes) for r in capture.requests}:
-        executor.perform(runs.process_exited(identity, "process exited", now, now), now)
+        runs.process_exited(identity, "process exited", now, now)
     for step in range(1, 16):
-        executor.perform(runs.tick(now + step * 0.25), now + step * 0.25)
+        executor.perform_parts(runs.tick(now + step * 0.25), now + step * 0.25)
 
 
 def numbered(capture: Capture):

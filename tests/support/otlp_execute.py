@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -62,6 +63,10 @@ class Executor:
     done: list[int] = field(default_factory=list)
     measured: list[Measure] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
+
+    def perform_parts(self, parts: Iterable[list[Command]], now: float) -> None:
+        for commands in parts:
+            self.perform(commands, now)
 
     def perform(self, commands: list[Command], now: float) -> None:
         self.commands += commands

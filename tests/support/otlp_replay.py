@@ -44,7 +44,7 @@ def feed_all(
     seen: set[tuple[Signal, bytes]] = set()
     for rq, request in enumerate(requests, 1):
         if rq - 1 in restarts:
-            executor.perform(runs.shutdown(now), now)
+            executor.perform_parts(runs.shutdown(now), now)
             runs = OtlpRuns()
             for run in executor.runs.values():
                 restore(runs, run.records, now, ended=not run.machine.state.is_open)
@@ -52,10 +52,11 @@ def feed_all(
             continue
         seen.add((request.signal, request.body))
         now = max(now, START + request.at)
-        executor.perform(runs.tick(now), now)
+        executor.perform_parts(runs.tick(now), now)
         identity = identity_of(request, processes or {}) if identified else Identity()
         items = [map_item(i) for i in decode(request.signal, request.encoding, request.body) if i is not None]
-        executor.perform(runs.take(rq, now, Peer("127.0.0.1", request.port, None, identity), items, now), now)
+        taking = runs.take(rq, now, Peer("127.0.0.1", request.port, None, identity), items, now)
+        executor.perform_parts(taking, now)
     return runs, executor, now
 
 
@@ -70,9 +71,9 @@ def replay(
     requests = list(requests)
     runs, executor, now = feed_all(requests, processes=processes, restarts=restarts)
     for identity in {identity_of(r, processes or {}) for r in requests}:
-        executor.perform(runs.process_exited(identity, cause, now + 0.05, now + 0.05), now + 0.05)
+        runs.process_exited(identity, cause, now + 0.05, now + 0.05)
     for step in range(1, 16):
-        executor.perform(runs.tick(now + step * 0.25), now + step * 0.25)
+        executor.perform_parts(runs.tick(now + step * 0.25), now + step * 0.25)
     return executor
 
 

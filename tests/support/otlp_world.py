@@ -28,7 +28,8 @@ class World:
     ) -> int:
         self._rq += 1
         peer = Peer(host, 4000, run_id, identity(pid), hung_up)
-        self.perform(self.runs.take(self._rq, T0 + self.now, peer, list(items), T0 + self.now))
+        for part in self.runs.take(self._rq, T0 + self.now, peer, list(items), T0 + self.now):
+            self.perform(part)
         return self._rq
 
     def pass_time(self, seconds: float) -> None:
@@ -36,13 +37,15 @@ class World:
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + (0.25 if seconds < 100 else seconds))
-            self.perform(self.runs.tick(T0 + self.now))
+            for part in self.runs.tick(T0 + self.now):
+                self.perform(part)
 
     def exit(self, pid: int = 1, cause: str = "process exited: killed by SIGKILL") -> None:
-        self.perform(self.runs.process_exited(identity(pid), cause, T0 + self.now, T0 + self.now))
+        self.runs.process_exited(identity(pid), cause, T0 + self.now, T0 + self.now)
 
     def shut_down(self) -> None:
-        self.perform(self.runs.shutdown(T0 + self.now))
+        for part in self.runs.shutdown(T0 + self.now):
+            self.perform(part)
 
     def perform(self, commands) -> None:
         self.executor.perform(commands, T0 + self.now)

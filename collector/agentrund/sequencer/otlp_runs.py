@@ -1,6 +1,7 @@
 """Mapped OTLP items in, commands out: which run an item belongs to, when it is fed, when the run ends.
 
-Pure: every method is given the time and returns the commands that follow, to be executed in order.
+Pure: every method is given the time and returns the commands that follow, to be executed in order; those
+with much to do give them part by part, and whoever asks for the next part may look at something else first.
 ``now`` is monotonic seconds: the wall clock may be set at any moment, and nobody is judged by that.
 What goes into records (``arrived_at``, ``ts``) is epoch seconds.
 
@@ -18,6 +19,7 @@ Which run is ``run_keys``'s, and of metrics ``metric_hold``'s; the same trace is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from agentrund.model.event import Json
@@ -51,6 +53,9 @@ HELD_BYTES: Final = 128 << 20
 SPANS: Final = 1 << 17
 """Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
 RUN_ATTRIBUTE: Final = "agentrund.run_id"
+
+ITEMS_AT_ONCE: Final = 64
+"""Taken between two looks at something else: about half a millisecond."""
 
 _SWEEP_S: Final = 60.0
 _SWEEP_GROWTH: Final = 250
@@ -97,7 +102,7 @@ class OtlpRuns:
         now: float,
         *,
         more: bool = False,
-    ) -> list[Command]:
+    ) -> Iterator[list[Command]]:
         """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed.
 
         ``more``: they are not all of them, the others follow with the next call.
@@ -105,32 +110,39 @@ class OtlpRuns:
         out: list[Command] = []
         taking = Taking(rq, peer, now)
         self._waiting[rq] = self._waiting.get(rq, 1)
-        for item in items:
-            producer = self.producers.of(peer, item.resource, now)
-            if isinstance(item, Pulse):
-                continue
-            if isinstance(item, MappedMetric):
-                self._hold_metric(taking, Point(rq, producer.id, arrived_at, item))
-                continue
-            give_time(item, arrived_at)
-            if isinstance(item, MappedLog) and item.at_once:
-                for part in self._parts(taking, item, producer, out):
-                    self._take_item(taking, part, producer, out)
-            else:
-                self._take_item(taking, item, producer, out)
+        for n, item in enumerate(items, 1):
+            if n % ITEMS_AT_ONCE == 0:
+                yield out
+                out = []
+            self._take_one(taking, item, arrived_at, out)
         out += self._release_at_once(taking.at_once, now)
-        self._release_metrics(out, now)
+        out += self._release_metrics(now)
         for trace in taking.touched:
             # Spans that only fill what log records tell wait for those, also when all of them are there.
             if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
                 trace.hold.settle(now)
             if trace.hold.due(now):
-                out += self.release_hold(trace, now)
+                yield out
+                out = self.release_hold(trace, now)
         if not more:
             self.stored.done(rq)
             self._settle([rq], out)
         self._bound_memory(out, now)
-        return out
+        yield out
+
+    def _take_one(self, taking: Taking, item: Mapped, arrived_at: float, out: list[Command]) -> None:
+        producer = self.producers.of(taking.peer, item.resource, taking.now)
+        if isinstance(item, Pulse):
+            return
+        if isinstance(item, MappedMetric):
+            self._hold_metric(taking, Point(taking.rq, producer.id, arrived_at, item))
+            return
+        give_time(item, arrived_at)
+        if isinstance(item, MappedLog) and item.at_once:
+            for part in self._parts(taking, item, producer, out):
+                self._take_item(taking, part, producer, out)
+        else:
+            self._take_item(taking, item, producer, out)
 
     def _parts(
         self, taking: Taking, record: MappedLog, producer: Producer, out: list[Command]
@@ -165,18 +177,13 @@ class OtlpRuns:
             if producer.exited_at is not None:
                 trace.hold.settle(taking.now)
 
-    def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Command]:
+    def process_exited(self, identity: Identity, cause: str, now: float, ts: float) -> None:
         """A process has ended. What it sent is released soon, its runs are judged after a grace."""
         self._settle_of(self.producers.exited(identity, cause, now, ts), now)
-        return self.tick(now)
 
-    def beats_lost(self, now: float, ts: float, timeout_s: float) -> list[Command]:
+    def beats_lost(self, now: float, ts: float, timeout_s: float) -> None:
         """Processes that sent heartbeats and nothing for ``timeout_s`` have ended."""
-        lost = self.producers.beats_lost(now, ts, timeout_s)
-        if not lost:
-            return []
-        self._settle_of(lost, now)
-        return self.tick(now)
+        self._settle_of(self.producers.beats_lost(now, ts, timeout_s), now)
 
     def _settle_of(self, producers: list[Producer], now: float) -> None:
         gone = {p.id for p in producers}
@@ -184,19 +191,17 @@ class OtlpRuns:
             if trace.hold and not gone.isdisjoint(trace.hold.sources):
                 trace.hold.settle(now)
 
-    def tick(self, now: float) -> list[Command]:
+    def tick(self, now: float) -> Iterator[list[Command]]:
         """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
-        out: list[Command] = []
         for trace in list(self.traces.values()):
             if trace.hold.due(now):
-                out += self.release_hold(trace, now)
-        self._release_metrics(out, now)
+                yield self.release_hold(trace, now)
+        yield self._release_metrics(now)
         held = {t.run for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
-                out += otlp_ends.judge(run, self.producers, now, self._idle_s)
+                yield otlp_ends.judge(run, self.producers, now, self._idle_s)
         self._forget(now)
-        return out
 
     def grant(self, now: float) -> None:
         """Time passed without anybody being able to reach us: silence so far does not count."""
@@ -204,14 +209,12 @@ class OtlpRuns:
             run.last_arrival = max(run.last_arrival, now)
         self.producers.grant(now)
 
-    def shutdown(self, now: float) -> list[Command]:
+    def shutdown(self, now: float) -> Iterator[list[Command]]:
         """Feed everything that is held. The runs stay open."""
-        out: list[Command] = []
         for trace in list(self.traces.values()):
             while trace.hold:
-                out += self.release_hold(trace, now, everything=True)
-        self._release_metrics(out, now, everything=True)
-        return out
+                yield self.release_hold(trace, now, everything=True)
+        yield self._release_metrics(now, everything=True)
 
     # -- metrics ----------------------------------------------------------------------------------
 
@@ -222,12 +225,13 @@ class OtlpRuns:
         self._waiting[point.rq] += 1
         self._metrics.add(point, _run_id(taking.peer, point.metric.resource), taking.now)
 
-    def _release_metrics(self, out: list[Command], now: float, *, everything: bool = False) -> None:
+    def _release_metrics(self, now: float, *, everything: bool = False) -> list[Command]:
         ripe = self._metrics.release(
             self.runs.values(), self.sessions, self.producers, now, everything=everything
         )
-        out += ripe
+        out: list[Command] = [*ripe]
         self._settle([one.point.rq for one in ripe], out)
+        return out
 
     # -- traces -----------------------------------------------------------------------------------
 

@@ -83,6 +83,10 @@ class OtlpService:
         self._worker: asyncio.Task[None] | None = None
         self._whole = False
         """Runs from before a restart are back: nobody is judged before that."""
+        self._is_due = False
+        """A tick has come: the worker looks at what time has brought."""
+        self._is_short = False
+        """Memory is short: what is held for its order is to be written."""
         self._stopping = False
         self.received = 0
         self.duplicates = 0
@@ -218,7 +222,7 @@ class OtlpService:
         while True:
             await self._replay.run()
             self._whole = True
-            while self._queue:
+            while self._queue or self._is_due or self._is_short:
                 await self._replay.run()
                 await self._work_safely()
                 self.admission.pump()
@@ -229,12 +233,14 @@ class OtlpService:
             await self._wake.wait()
 
     async def _work_safely(self) -> None:
-        """The next request, or where there is none what a tick has begun.
+        """What is due, else the next request, else what of commands is left.
 
         A request that meets a bug of ours is kept in the journal and said aloud; the next one goes on.
         """
         try:
-            if not self._queue:
+            if self._is_due or self._is_short:
+                await self._let_time_pass()
+            elif not self._queue:
                 await self.perform(())
             elif (found := self._dequeue()) is not None:
                 await self._work(*found)
@@ -242,6 +248,17 @@ class OtlpService:
             log.error("an OTLP request in the intake journal cannot be read again: %s", error)  # noqa: TRY400
         except Exception:
             log.exception("an OTLP request stays in the intake journal: a bug of ours")
+
+    async def _let_time_pass(self) -> None:
+        """Judge, and release what has waited long enough; everything, where memory is short."""
+        now = self._clock.monotonic()
+        if self._is_short:
+            self._is_short = False
+            await self._perform_parts(self._machine.shutdown(now))
+        if self._is_due:
+            self._is_due = False
+            self._machine.beats_lost(now, self._clock.now(), self._heartbeat_s)
+            await self._perform_parts(self._machine.tick(now))
 
     async def _work(self, record: IntakeRecord, now: float) -> None:
         """Decode and map a request that came at ``now``, a few items at a time; perform what follows."""
@@ -264,9 +281,20 @@ class OtlpService:
     async def _take(
         self, record: IntakeRecord, items: list[Mapped], now: float, *, more: bool = False
     ) -> None:
-        await self.perform(
+        await self._perform_parts(
             self._machine.take(record.rq, record.arrived_at, record.peer, items, now, more=more)
         )
+
+    async def _perform_parts(self, parts: Iterable[list[Command]]) -> None:
+        """Perform as it is decided; between two parts the other senders have their turn where it is time."""
+        until = self._clock.monotonic() + TURN_S
+        for commands in parts:
+            self._runner.add(commands)
+            if self._clock.monotonic() > until:
+                await self.perform(())
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + TURN_S
+        await self.perform(())
 
     async def perform(self, commands: Iterable[Command]) -> None:
         """Perform commands, and wait where the disk refuses; at a stop what is left stays in the journal."""
@@ -284,34 +312,24 @@ class OtlpService:
             self._queue.extend(self._put_off)
             self._put_off.clear()
             self._wake.set()
-        if self._whole:
-            self._runner.add(self._machine.beats_lost(now, self._clock.now(), self._heartbeat_s))
-            self._runner.add(self._machine.tick(now))
-        if self._perform_some():
+        self._is_due = self._whole
+        if self._runner.run(TURN_S):
             self._intake.drop(now)
-        self.admission.pump()
-
-    def _perform_some(self) -> bool:
-        """Perform for a moment, and have the worker go on; False where the disk refuses."""
-        done = self._runner.run(TURN_S)
-        if self._runner.waiting:
+        if self._is_due or self._runner.waiting:
             self._wake.set()
-        return done
+        self.admission.pump()
 
     def shed(self) -> None:
         """Memory is short: what is held for its order is written now."""
-        self._runner.add(self._machine.shutdown(self._clock.monotonic()))
-        self._perform_some()
+        self._is_short = True
+        self._wake.set()
 
     def grant_interval(self, now: float) -> None:
         """Our own clock has jumped: silence until ``now`` does not count."""
         self._machine.grant(now)
 
     def _process_exited(self, identity: Identity, cause: str) -> None:
-        self._runner.add(
-            self._machine.process_exited(identity, cause, self._clock.monotonic(), self._clock.now())
-        )
-        self._perform_some()
+        self._machine.process_exited(identity, cause, self._clock.monotonic(), self._clock.now())
 
     async def stop(self) -> None:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
@@ -325,7 +343,8 @@ class OtlpService:
             for worker in late:
                 worker.cancel()
                 await asyncio.gather(worker, return_exceptions=True)
-        self._runner.add(self._machine.shutdown(self._clock.monotonic()))
+        for commands in self._machine.shutdown(self._clock.monotonic()):
+            self._runner.add(commands)
         self._runner.run()
         await self._syncing.drain()  # what is done is marked once its traces are on stable storage
         self._runner.run()

@@ -61,15 +61,10 @@ def test_a_pair_torn_by_the_kill_is_completed(world):
     world.executor.runs.clear()
     runs = world.runs = OtlpRuns()
     assert restore(runs, kept, T0 + world.now) == RunKey("session", "s")
-    commands = runs.take(
-        1,
-        T0 + 5,
-        Peer("127.0.0.1", 4000, None, identity(1)),
-        [mapped(2, 1, LLM, session="s"), mapped(1)],
-        T0 + 5,
-    )
-    commands += runs.tick(T0 + 6)
-    fed = [c.event.type for c in commands if hasattr(c, "event")]
+    items = [mapped(2, 1, LLM, session="s"), mapped(1)]
+    parts = [*runs.take(1, T0 + 5, Peer("127.0.0.1", 4000, None, identity(1)), items, T0 + 5)]
+    parts += runs.tick(T0 + 6)
+    fed = [command.event.type for part in parts for command in part if hasattr(command, "event")]
     assert fed == [kinds.LLM_RESPONSE, kinds.AGENT_END]
 
 
