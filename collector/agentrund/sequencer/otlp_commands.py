@@ -20,6 +20,7 @@ it came from a process that was not part of it); for a process it is a new run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -127,3 +128,5 @@ class Done:
 
 
 Command = OpenRun | Join | Adopt | Feed | Measure | Leave | Finish | Done
+Part = Sequence[Command]
+"""Commands that follow one another; between two parts somebody else may have a turn. It may be empty."""

@@ -5,9 +5,11 @@ Pure, as ``otlp_runs``: given the time, returns the commands that follow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from agentrund.model.otlp import Peer, Resource
 from agentrund.sequencer import otlp_ends
-from agentrund.sequencer.otlp_commands import BY_RUN, BY_SESSION, BY_TRACE, Command, RunKey
+from agentrund.sequencer.otlp_commands import BY_RUN, BY_SESSION, BY_TRACE, Part, RunKey
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.sequencer.otlp_trace import Trace
 from agentrund.sequencer.producers import Producer
@@ -41,13 +43,13 @@ def keys_of_process(runs: OtlpRuns, peer: Peer, resource: Resource, now: float) 
     return list(dict.fromkeys(keys))
 
 
-def end(runs: OtlpRuns, key: RunKey, status: str | None, cause: str, now: float) -> list[Command]:
+def end(runs: OtlpRuns, key: RunKey, status: str | None, cause: str, now: float) -> Iterator[Part]:
     """A run is over, and went as ``status`` says (None: as its spans tell); what is held comes first."""
-    out: list[Command] = []
     for trace in [t for t in _holding(runs) if _key(runs, t) == key]:
-        out += runs.release_hold(trace, now, everything=True)
+        yield from runs.release_hold(trace, now, everything=True)
     run = runs.runs.get(key)
-    return out if run is None else [*out, *otlp_ends.finish(run, cause, status)]
+    if run is not None:
+        yield otlp_ends.finish(run, cause, status)
 
 
 def _holding(runs: OtlpRuns) -> list[Trace]:

@@ -20,6 +20,7 @@ Which run is ``run_keys``'s, and of metrics ``metric_hold``'s; the same trace is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from agentrund.model.event import Json
@@ -36,6 +37,7 @@ from agentrund.sequencer.otlp_commands import (
     Feed,
     Join,
     OpenRun,
+    Part,
     RunKey,
 )
 from agentrund.sequencer.otlp_run import OtlpRun
@@ -102,7 +104,7 @@ class OtlpRuns:
         now: float,
         *,
         more: bool = False,
-    ) -> Iterator[list[Command]]:
+    ) -> Iterator[Part]:
         """The items of intake record ``rq``. ``Done(rq)`` follows when the last of them is fed.
 
         ``more``: they are not all of them, the others follow with the next call.
@@ -115,20 +117,21 @@ class OtlpRuns:
                 yield out
                 out = []
             self._take_one(taking, item, arrived_at, out)
-        out += self._release_at_once(taking.at_once, now)
-        out += self._release_metrics(now)
+        yield out
+        for trace, batch in taking.at_once.items():
+            yield from self._release(trace, batch, now)
+        out = self._release_metrics(now)
         for trace in taking.touched:
             # Spans that only fill what log records tell wait for those, also when all of them are there.
             if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
                 trace.hold.settle(now)
             if trace.hold.due(now):
-                yield out
-                out = self.release_hold(trace, now)
+                yield from self.release_hold(trace, now)
         if not more:
             self.stored.done(rq)
             self._settle([rq], out)
-        self._bound_memory(out, now)
         yield out
+        yield from self._bound_memory(now)
 
     def _take_one(self, taking: Taking, item: Mapped, arrived_at: float, out: list[Command]) -> None:
         producer = self.producers.of(taking.peer, item.resource, taking.now)
@@ -151,7 +154,10 @@ class OtlpRuns:
         account = self.accounts.of(record.session or producer.id, taking.now)
         life = account.life_of(record)
         if life is Life.NEXT:
-            out += self._release_at_once(taking.at_once, taking.now)
+            # What came before it, in one request, is of the former.
+            for trace, batch in taking.at_once.items():
+                out += chain.from_iterable(self._release(trace, batch, taking.now))
+            taking.at_once.clear()
             out += self._end_former(record, producer, taking.now)
         parts = account.told(record)
         for part in parts:
@@ -191,11 +197,11 @@ class OtlpRuns:
             if trace.hold and not gone.isdisjoint(trace.hold.sources):
                 trace.hold.settle(now)
 
-    def tick(self, now: float) -> Iterator[list[Command]]:
+    def tick(self, now: float) -> Iterator[Part]:
         """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
         for trace in list(self.traces.values()):
             if trace.hold.due(now):
-                yield self.release_hold(trace, now)
+                yield from self.release_hold(trace, now)
         yield self._release_metrics(now)
         held = {t.run for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
@@ -209,11 +215,11 @@ class OtlpRuns:
             run.last_arrival = max(run.last_arrival, now)
         self.producers.grant(now)
 
-    def shutdown(self, now: float) -> Iterator[list[Command]]:
+    def shutdown(self, now: float) -> Iterator[Part]:
         """Feed everything that is held. The runs stay open."""
         for trace in list(self.traces.values()):
             while trace.hold:
-                yield self.release_hold(trace, now, everything=True)
+                yield from self.release_hold(trace, now, everything=True)
         yield self._release_metrics(now, everything=True)
 
     # -- metrics ----------------------------------------------------------------------------------
@@ -280,7 +286,7 @@ class OtlpRuns:
         trace.last_arrival = max(trace.last_arrival, held.at)
         return trace
 
-    def release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> list[Command]:
+    def release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> Iterator[Part]:
         """Feed what a trace holds: what need not wait longer, or everything."""
         self._held_bytes -= trace.hold.size
         batch: list[Held] = []
@@ -290,7 +296,7 @@ class OtlpRuns:
             else:
                 trace.hold.add(held)
                 self._held_bytes += held_size(held.item)
-        return self._release(trace, batch, now)
+        yield from self._release(trace, batch, now)
 
     def _is_ripe(self, trace: Trace, held: Held, now: float) -> bool:
         """Whether an item need not wait longer: content its call, and spans log records, may still come."""
@@ -301,29 +307,22 @@ class OtlpRuns:
             return not item.secondary or now >= held.at + HOLD_S or self.accounts.is_told(item, held.source)
         return item.fills is None or now >= held.at + CONTENT_S or trace.tree.node(item.span) is not None
 
-    def _release_at_once(self, batches: dict[Trace, list[Held]], now: float) -> list[Command]:
-        """Write what is not held, of one request in order of its times."""
-        out: list[Command] = []
-        for trace, batch in batches.items():
-            out += self._release(trace, batch, now)
-        batches.clear()
-        return out
-
-    def _release(self, trace: Trace, batch: list[Held], now: float) -> list[Command]:
-        out: list[Command] = []
+    def _release(self, trace: Trace, batch: list[Held], now: float) -> Iterator[Part]:
         more = self.accounts.settle(trace, batch, self.traces, now)
-        fed = release(trace.tree, batch) + self.accounts.former_turns(trace, now)
+        fed = yield from release(trace.tree, batch)
+        fed += self.accounts.former_turns(trace, now)
         if fed or more:
             run = trace.run or self._run(trace, (fed or more)[0].source)
             if not fed:
                 # What spans add to calls that are written begins nothing.
                 run.trees.setdefault(trace.id, trace.tree)
             fed += more
-            self._feed(run, trace, fed, now, out)
+            yield from self._feed(run, trace, fed, now)
         elif spans := [h.item for h in batch if isinstance(h.item, MappedSpan) and h.item.secondary]:
             self._attach(trace, batch[0].source, spans, now)
+        out: list[Command] = []
         self._settle([held.rq for held in batch], out)
-        return out
+        yield out
 
     def _attach(self, trace: Trace, source: str, spans: list[MappedSpan], now: float) -> None:
         """Spans that became no event still tell their run of what is missing among them."""
@@ -340,10 +339,10 @@ class OtlpRuns:
                 del self._waiting[rq]
                 out.append(Done(rq))
 
-    def _bound_memory(self, out: list[Command], now: float) -> None:
+    def _bound_memory(self, now: float) -> Iterator[Part]:
         if self._held_bytes > self._held_max:
             for trace in sorted((t for t in self.traces.values() if t.hold), key=lambda t: t.hold.deadline):
-                out += self.release_hold(trace, now, everything=True)
+                yield from self.release_hold(trace, now, everything=True)
                 if self._held_bytes <= self._held_max * _ROOM:
                     break
         if self._spans > SPANS:
@@ -368,7 +367,8 @@ class OtlpRuns:
         """Which run, and whether the trace is bound to it."""
         return self._keys.of(trace, source, self.sessions, self.runs.values())
 
-    def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float, out: list[Command]) -> None:
+    def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float) -> Iterator[Part]:
+        out: list[Command] = []
         self._take_session(run, trace, out)
         first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
         new_trace = trace.id not in run.trees and not trace.is_past
@@ -383,12 +383,16 @@ class OtlpRuns:
             out.append(OpenRun(run.key, self._arrival(run, first, fed)))
         (run.past if trace.is_past else run.trees)[trace.id] = trace.tree
         run.last_arrival = max(run.last_arrival, now)
-        for one in fed:
+        for n, one in enumerate(fed, 1):
+            if n % ITEMS_AT_ONCE == 0:
+                yield out
+                out = []
             self._join(run, one.source, fed, out)
             run.note(one)
             out.append(Feed(run.key, one.source, one.event))
             if isinstance(one.item, MappedLog) and one.item.ends_session:
                 out += otlp_ends.finish(run, "session.end")
+        yield out
 
     def _follows(self, source: str, run: OtlpRun) -> bool:
         """Whether a process was first heard of when those of a run had gone; else it worked beside them."""
@@ -412,7 +416,7 @@ class OtlpRuns:
             return []
         out: list[Command] = []
         for trace in [t for t in self.traces.values() if t.session == session and t.hold]:
-            out += self.release_hold(trace, now, everything=True)
+            out += chain.from_iterable(self.release_hold(trace, now, everything=True))
         out += otlp_ends.end_as_gone(run, self.producers)
         self.drop_steps(run, producer.id, session)
         return out

@@ -5,7 +5,7 @@ Pure; the tree knows the spans released before, so a batch may be any part of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from agentrund.model import kinds
@@ -14,6 +14,7 @@ from agentrund.model.otlp import MappedLog, MappedSpan, SpanKind
 from agentrund.sequencer.trace_hold import Half, Held, Step, in_time_order
 from agentrund.sequencer.trace_tree import Node, Role, TraceTree
 
+_AT_ONCE = 64
 COUNTED = 16
 """Of a sender's own numbers the first ones say that it counts anew."""
 
@@ -40,8 +41,11 @@ class _Entry:
     events: dict[Half, Event]
 
 
-def release(tree: TraceTree, batch: list[Held]) -> list[Fed]:
-    """The events of a batch. Spans must have been added to the tree before."""
+def release(tree: TraceTree, batch: list[Held]) -> Generator[tuple[()], None, list[Fed]]:
+    """The events of a batch. Spans must have been added to the tree before.
+
+    Each yield is a good moment to look at something else that does not touch the tree.
+    """
     nodes: list[Node] = []
     logs: list[tuple[Held, MappedLog]] = []
     for held in batch:
@@ -49,11 +53,13 @@ def release(tree: TraceTree, batch: list[Held]) -> list[Fed]:
             logs.append((held, held.item))
         elif (node := tree.node(held.item.span)) is not None and node.item is held.item:
             nodes.append(node)
-    tree.decide(nodes)
+    for few in _by_few(nodes):
+        tree.decide(few)
+        yield ()
     for node in nodes:
         if node.into is not None and node.into.item is not None and node.item is not None:
             _fill(node.into.item, node.item)
-    fed = _ordered(tree, nodes, _fill_from_logs(tree, logs))
+    fed = yield from _ordered(tree, nodes, _fill_from_logs(tree, logs))
     for node in nodes:
         if node.logged and node.item is not None:
             events = (node.item.opener, node.item.closer)
@@ -81,15 +87,23 @@ def inferred_end(tree: TraceTree, agent: Node) -> Event:
     )
 
 
-def _ordered(tree: TraceTree, nodes: list[Node], logs: list[tuple[Held, MappedLog]]) -> list[Fed]:
+def _by_few(nodes: list[Node]) -> Iterator[list[Node]]:
+    return (nodes[n : n + _AT_ONCE] for n in range(0, len(nodes), _AT_ONCE))
+
+
+def _ordered(
+    tree: TraceTree, nodes: list[Node], logs: list[tuple[Held, MappedLog]]
+) -> Generator[tuple[()], None, list[Fed]]:
     steps: dict[Node, Step] = {}
     entries: dict[Step, _Entry] = {}
-    for node in nodes:
-        if node.item is not None and (entry := _span_entry(tree, node, node.item)) is not None:
-            step = Step(node.start_ns, node.end_ns, None, tuple(entry.events))
-            if node.role is Role.POINT:
-                step.start_ns = node.end_ns
-            steps[node], entries[step] = step, entry
+    for few in _by_few(nodes):
+        for node in few:
+            if node.item is not None and (entry := _span_entry(tree, node, node.item)) is not None:
+                step = Step(node.start_ns, node.end_ns, None, tuple(entry.events))
+                if node.role is Role.POINT:
+                    step.start_ns = node.end_ns
+                steps[node], entries[step] = step, entry
+        yield ()
     for node, step in steps.items():
         outer = tree.outer(node)
         step.outer = steps.get(outer) if outer is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from agentrund.model.otlp import Peer, Resource
 from agentrund.receivers import peer as unix_peer
 from agentrund.receivers.control_sink import Beat, CollectorInfo, RunInfo, RunName
 from agentrund.sequencer import otlp_control
-from agentrund.sequencer.otlp_commands import RunKey
+from agentrund.sequencer.otlp_commands import Part, RunKey
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.access import Access
 from agentrund.service.otlp_runner import OtlpRunner
@@ -114,19 +114,26 @@ class Control:
         self, peer: Peer, name: RunName, resource: Mapping[str, str], status: str | None, cause: str
     ) -> list[RunInfo]:
         """End one run, or all that the caller has under way; what it was told before comes first."""
-        await self._otlp.caught_up()
-        now = self._runs.clock.monotonic()
+        keys: list[RunKey] = []
+
+        def decide() -> Iterator[Part]:
+            now = self._runs.clock.monotonic()
+            keys.extend(self._keys(peer, name, resource, now))
+            for key in keys:
+                yield from otlp_control.end(self._machine, key, status, cause, now)
+
+        await self._otlp.after_all(decide)
+        if keys:
+            return [await self._stored(key) for key in keys]
         if name == RunName():
-            keys = otlp_control.keys_of_process(self._machine, peer, _resource(resource), now)
-            if not keys:
-                raise NoSuchRun("this process has no run under way", hint="name a run or its session")
-        elif (key := self._key(name)) is not None:
-            keys = [key]
-        else:
-            return [self._ended(await self.run(name))]
-        for key in keys:
-            await self._otlp.perform(otlp_control.end(self._machine, key, status, cause, now))
-        return [await self._stored(key) for key in keys]
+            raise NoSuchRun("this process has no run under way", hint="name a run or its session")
+        return [self._ended(await self.run(name))]
+
+    def _keys(self, peer: Peer, name: RunName, resource: Mapping[str, str], now: float) -> list[RunKey]:
+        if name == RunName():
+            return otlp_control.keys_of_process(self._machine, peer, _resource(resource), now)
+        key = self._key(name)
+        return [] if key is None else [key]
 
     def _key(self, name: RunName) -> RunKey | None:
         if name.run_id is not None and (known := self._runner.key_of(name.run_id)) is not None:

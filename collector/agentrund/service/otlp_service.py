@@ -20,7 +20,7 @@ from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
 from agentrund.receivers.sink import Receipt, Taken
-from agentrund.sequencer.otlp_commands import Command
+from agentrund.sequencer.otlp_commands import Part
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.admission import Admission
 from agentrund.service.clock import Clock
@@ -45,6 +45,22 @@ BACKLOG_BYTES: Final = 1 << 30
 TELL_EVERY_S: Final = 60.0
 STOP_S: Final = 2.0
 """At a stop the worker gets this long; the journal keeps the rest for the next start."""
+
+
+class _Errand:
+    """Something to be done in its turn; ``done`` tells who asked for it, who may have left."""
+
+    def __init__(self, decide: Callable[[], Iterable[Part]]) -> None:
+        self.decide = decide
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def succeed(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 class OtlpService:
@@ -75,7 +91,7 @@ class OtlpService:
         self._heartbeat_s = heartbeat_s
         # In gRPC's buffer, and once more as the bytes we are given.
         self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
-        self._queue: deque[tuple[IntakeRecord | int, float] | asyncio.Future[None]] = deque()
+        self._queue: deque[tuple[IntakeRecord | int, float] | _Errand] = deque()
         self._put_off: list[tuple[int, float]] = []
         self._unreadable = Rarely("an acknowledged OTLP request cannot be read again", clock.monotonic)
         self._wake = asyncio.Event()
@@ -175,17 +191,11 @@ class OtlpService:
         self._budget.count(len(record.body))
         self._queue.append((record, now))
 
-    def _dequeue(self) -> tuple[IntakeRecord, float] | None:
+    def _read(self, entry: tuple[IntakeRecord | int, float]) -> tuple[IntakeRecord, float] | None:
         """The next request.
 
-        None where it cannot be read now (no descriptor, a bad disk): it is put off; and where there is only
-        somebody who waited for those before.
+        None where it cannot be read now (no descriptor, a bad disk): it is put off.
         """
-        entry = self._queue.popleft()
-        if isinstance(entry, asyncio.Future):
-            if not entry.done():
-                entry.set_result(None)
-            return None
         record, now = entry
         if isinstance(record, int):
             try:
@@ -197,12 +207,12 @@ class OtlpService:
         self._budget.count(-len(record.body))
         return record, now
 
-    async def caught_up(self) -> None:
-        """Wait until what is acknowledged now is worked off, as far as its order lets it be."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._queue.append(waiter)
+    async def after_all(self, decide: Callable[[], Iterable[Part]]) -> None:
+        """Have something decided and performed when what is acknowledged by now has been."""
+        errand = _Errand(decide)
+        self._queue.append(errand)
         self._wake.set()
-        await waiter
+        await errand.done
 
     # -- the worker -------------------------------------------------------------------------------
 
@@ -241,13 +251,23 @@ class OtlpService:
             if self._is_due or self._is_short:
                 await self._let_time_pass()
             elif not self._queue:
-                await self.perform(())
-            elif (found := self._dequeue()) is not None:
+                await self._perform()
+            elif isinstance(entry := self._queue.popleft(), _Errand):
+                await self._run_errand(entry)
+            elif (found := self._read(entry)) is not None:
                 await self._work(*found)
         except Damaged as error:
             log.error("an OTLP request in the intake journal cannot be read again: %s", error)  # noqa: TRY400
         except Exception:
             log.exception("an OTLP request stays in the intake journal: a bug of ours")
+
+    async def _run_errand(self, errand: _Errand) -> None:
+        try:
+            await self._perform_parts(errand.decide())
+        except Exception as error:  # noqa: BLE001 - it is for who sent us on it
+            errand.fail(error)
+        else:
+            errand.succeed()
 
     async def _let_time_pass(self) -> None:
         """Judge, and release what has waited long enough; everything, where memory is short."""
@@ -285,20 +305,19 @@ class OtlpService:
             self._machine.take(record.rq, record.arrived_at, record.peer, items, now, more=more)
         )
 
-    async def _perform_parts(self, parts: Iterable[list[Command]]) -> None:
+    async def _perform_parts(self, parts: Iterable[Part]) -> None:
         """Perform as it is decided; between two parts the other senders have their turn where it is time."""
         until = self._clock.monotonic() + TURN_S
         for commands in parts:
             self._runner.add(commands)
             if self._clock.monotonic() > until:
-                await self.perform(())
+                await self._perform()
                 await asyncio.sleep(0)
                 until = self._clock.monotonic() + TURN_S
-        await self.perform(())
+        await self._perform()
 
-    async def perform(self, commands: Iterable[Command]) -> None:
-        """Perform commands, and wait where the disk refuses; at a stop what is left stays in the journal."""
-        self._runner.add(commands)
+    async def _perform(self) -> None:
+        """Perform all there is, and wait where the disk refuses; at a stop the journal keeps what is left."""
         while self._runner.waiting:
             done = self._runner.run(TURN_S)
             if self._stopping and not done:

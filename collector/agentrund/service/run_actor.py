@@ -28,8 +28,8 @@ log: Final = logging.getLogger(__name__)
 
 LOG_DELAY_S: Final = 0.02
 """agent.logs may lag by 200 ms; a tenth of that leaves room on a loaded machine."""
-LOG_BATCH: Final = 2000
-"""Records rendered at once at most, so that nobody else waits longer than about 10 ms."""
+LOG_BATCH: Final = 300
+"""Records rendered at once at most, so that nobody else waits longer than about 2 ms."""
 UNRENDERED_MAX: Final = 20_000
 """Records that may wait for that; who writes faster than we render pays for it with its own time."""
 _SETTLE_BYTES: Final = 1 << 16

@@ -30,7 +30,8 @@ def miss(world: World, seconds: float) -> None:
 
 
 def end(world: World, key: RunKey, status: str | None = None) -> None:
-    world.perform(otlp_control.end(world.runs, key, status, "told", T0 + world.now))
+    for part in otlp_control.end(world.runs, key, status, "told", T0 + world.now):
+        world.perform(part)
 
 
 def begun() -> list:

@@ -27,7 +27,12 @@ def released(*items, tree: TraceTree | None = None, source: str = "s") -> list[F
     for held in batch:
         if hasattr(held.item, "kind"):
             tree.add(held, held.item)
-    return release(tree, batch)
+    steps = release(tree, batch)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
 
 
 def lines(fed: list[Fed]) -> list[tuple[str, str | None, str | None]]:
