@@ -46,9 +46,10 @@ from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once,
 from agentrund.sequencer.producers import Producer, Producers
 from agentrund.sequencer.run_keys import AUTO, RunKeys
 from agentrund.sequencer.signals import Accounts, Life
-from agentrund.sequencer.trace_hold import CONTENT_S, HOLD_S, Held, held_size
+from agentrund.sequencer.trace_hold import Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
+from agentrund.sequencer.waiting import is_deserted, sort_out
 
 HELD_BYTES: Final = 128 << 20
 """All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
@@ -194,7 +195,8 @@ class OtlpRuns:
     def _settle_of(self, producers: list[Producer], now: float) -> None:
         gone = {p.id for p in producers}
         for trace in self.traces.values():
-            if trace.hold and not gone.isdisjoint(trace.hold.sources):
+            mine = not gone.isdisjoint(trace.hold.sources)
+            if trace.hold and (mine or is_deserted(self._run_of(trace), gone, self.producers)):
                 trace.hold.settle(now)
 
     def tick(self, now: float) -> Iterator[Part]:
@@ -203,7 +205,7 @@ class OtlpRuns:
             if trace.hold.due(now):
                 yield from self.release_hold(trace, now)
         yield self._release_metrics(now)
-        held = {t.run for t in self.traces.values() if t.hold}
+        held = {self._run_of(t) for t in self.traces.values() if t.hold}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
                 yield otlp_ends.judge(run, self.producers, now, self._idle_s)
@@ -289,23 +291,14 @@ class OtlpRuns:
     def release_hold(self, trace: Trace, now: float, *, everything: bool = False) -> Iterator[Part]:
         """Feed what a trace holds: what need not wait longer, or everything."""
         self._held_bytes -= trace.hold.size
-        batch: list[Held] = []
-        for held in trace.hold.take():
-            if everything or self._is_ripe(trace, held, now):
-                batch.append(held)
-            else:
-                trace.hold.add(held)
-                self._held_bytes += held_size(held.item)
-        yield from self._release(trace, batch, now)
-
-    def _is_ripe(self, trace: Trace, held: Held, now: float) -> bool:
-        """Whether an item need not wait longer: content its call, and spans log records, may still come."""
-        item = held.item
-        if self.producers.get(held.source).exited_at is not None:
-            return True
-        if isinstance(item, MappedSpan):
-            return not item.secondary or now >= held.at + HOLD_S or self.accounts.is_told(item, held.source)
-        return item.fills is None or now >= held.at + CONTENT_S or trace.tree.node(item.span) is not None
+        ripe = trace.hold.take()
+        waiting: list[Held] = []
+        if not everything:
+            ripe, waiting = sort_out(trace, ripe, self._run_of(trace), self.producers, self.accounts, now=now)
+        for held in waiting:
+            trace.hold.add(held)
+            self._held_bytes += held_size(held.item)
+        yield from self._release(trace, ripe, now)
 
     def _release(self, trace: Trace, batch: list[Held], now: float) -> Iterator[Part]:
         more = self.accounts.settle(trace, batch, self.traces, now)
@@ -352,6 +345,12 @@ class OtlpRuns:
                 self._forget_tree(trace)
 
     # -- runs -------------------------------------------------------------------------------------
+
+    def _run_of(self, trace: Trace) -> OtlpRun | None:
+        """The run of a trace, also of one that only names its session so far."""
+        if trace.run is not None or trace.session is None:
+            return trace.run
+        return self.runs.get(self.sessions.get(trace.session, RunKey(BY_SESSION, trace.session)))
 
     def _run(self, trace: Trace, source: str) -> OtlpRun:
         """The run of a trace that has none yet."""

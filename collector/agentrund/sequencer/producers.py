@@ -107,7 +107,12 @@ class Producers:
         return self._add(source if claim.startswith(_BY_RESOURCE) else claim, source, identity, resource, now)
 
     def exited(self, identity: Identity, cause: str, now: float, ts: float) -> list[Producer]:
-        """The process of ``identity`` has ended, at ``ts`` epoch seconds; returns its producers."""
+        """The process of ``identity`` has ended, at ``ts`` epoch seconds; returns its producers.
+
+        It ends once: who looks for it again later knows less of it.
+        """
+        if any(identity == known for known, *_ in self._gone):
+            return []
         gone = [
             p
             for p in self._by_id.values()

@@ -352,9 +352,20 @@ class TraceTree:
 
     def _is_other_side(self, node: Node) -> bool:
         """Whether a tool call is another process's account of a tool call around it."""
-        if not any(n.kind is SpanKind.TOOL and n.source != node.source for n in self.above(node)):
+        return self._is_called(node) and node.source not in self._callers
+
+    def awaits_caller(self, span: str) -> bool:
+        """Whether a span may turn out to be told by another process's tool call, which is not known yet."""
+        node = self._nodes.get(span)
+        if node is None or node.kind is not SpanKind.TOOL or node.role is not Role.UNDECIDED:
             return False
-        return node.source not in self._callers
+        if node.source in self._callers or self._is_called(node) or self.missing_above(node) is None:
+            return False
+        around = (node, *self.above(node))
+        return any(n.source == node.source and n.entry and n.parent is not None for n in around)
+
+    def _is_called(self, node: Node) -> bool:
+        return any(n.kind is SpanKind.TOOL and n.source != node.source for n in self.above(node))
 
     def _twin(self, node: Node) -> Node | None:
         """The span that already tells what ``node`` tells."""

@@ -207,6 +207,86 @@ def test_three_processes_in_one_trace_nest_across_sources(world):
     assert records["b"].parent_seq == records["a"].seq
 
 
+def tools(world) -> list[str]:
+    return [r.name for run in world.all_runs for r in run.of(kinds.TOOL_CALL)]
+
+
+def script(n: int = 3, parent: int = 2) -> list:
+    """What a program without a model tells that was started by a tool call ``parent``."""
+    resource = program("script")
+    return [
+        mapped(n, parent, AGENT, remote=True, resource=resource),
+        mapped(n + 1, n, TOOL, name="inner", resource=resource),
+    ]
+
+
+def test_a_tool_call_may_be_told_by_the_process_it_started_long_before_its_own_tells_it(world):
+    world.take(*script(), pid=2)
+    world.exit(2, "process exited: exit code 0")
+    world.pass_time(HOLD_S - 1)
+    assert world.all_runs == []
+    world.take(mapped(2, 9, DETAIL))
+    world.pass_time(0.75)
+    assert tools(world) == [], "what lies around it is not known yet"
+    world.take(mapped(9, 1, TOOL, name="outer"), mapped(1))
+    world.pass_time(1)
+    assert tools(world) == ["outer"]
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_tool_call_nobody_calls_for_is_told_after_a_batch_delay(world, alive):
+    world.take(*script(), pid=2)
+    if not alive:
+        world.exit(2, "process exited: exit code 0")
+    world.pass_time(HOLD_S)
+    assert tools(world) == ["inner"]
+
+
+def test_what_cannot_be_anothers_tool_call_does_not_wait(world):
+    world.take(*script(), mapped(5, 3, LLM, resource=program("script")), pid=2)
+    world.pass_time(1)
+    assert tools(world) == ["inner"]
+
+
+def test_nobody_waits_for_a_caller_that_is_dead(world):
+    world.take(mapped(5, 1, LLM, session="s"))
+    world.pass_time(HOLD_S)
+    world.take(*script(), pid=2)
+    world.pass_time(0.5)
+    world.exit(1)
+    world.pass_time(0.75)
+    assert tools(world) == ["inner"]
+    world.exit(2, "process exited: exit code 0")
+    world.pass_time(2.25)
+    assert world.run.status == "crashed"
+
+
+def test_a_run_is_not_over_while_a_part_of_it_waits_for_its_caller(world):
+    world.take(mapped_log(1, trace=None, session="s", joins=TRACE))
+    world.pass_time(HOLD_S)
+    world.take(*script(), pid=2)
+    world.pass_time(0.5)
+    world.exit(1, "process exited: exit code 0")
+    world.pass_time(HOLD_S + 3)
+    assert tools(world) == ["inner"]
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["running"]
+    world.exit(2, "process exited: exit code 0")
+    world.pass_time(3)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["ok"]
+
+
+def test_a_run_is_not_over_while_a_part_of_it_is_held_that_only_names_its_session(world):
+    world.take(mapped_log(1, trace=None, session="s", joins=TRACE))
+    world.take(mapped_log(2, trace=None, resource=program("script")), pid=2)
+    world.pass_time(HOLD_S)
+    world.exit(1, "process exited: exit code 0")
+    world.pass_time(1.75)
+    world.take(*script(), pid=2)
+    world.pass_time(1)
+    assert tools(world) == ["inner"]
+    assert [len(run.machine.state.attempts) for run in world.all_runs] == [1, 1]
+
+
 def test_ids_repeated_by_seeded_random_numbers_stay_apart(world):
     for pid, name in ((1, "one"), (2, "two")):
         world.take(mapped(2, 1, LLM, resource=program(name)), mapped(1, resource=program(name)), pid=pid)

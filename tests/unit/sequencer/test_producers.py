@@ -110,3 +110,11 @@ def test_a_process_whose_end_was_seen_before_its_last_request_is_gone():
     assert (late.exited_at, late.cause) == (6.0, "gone")
     assert of(producers, {"service.instance.id": "b"}, TWO, now=6.0).exited_at is None
     assert of(producers, {"service.instance.id": "c"}, Identity(pid=1), now=6.0).exited_at is None
+
+
+def test_a_process_ends_once_and_the_first_word_on_it_counts():
+    producers = Producers()
+    producers.exited(ONE, "process exited: killed by SIGKILL", 5.0, 5.0)
+    producers.exited(ONE, "process exited", 6.0, 6.0)
+    late = of(producers, now=7.0)
+    assert (late.cause, late.exited_ts) == ("process exited: killed by SIGKILL", 5.0)
