@@ -25,7 +25,7 @@ class Sink:
         self.room = asyncio.Event()
         self.room.set()
 
-    def note_size(self, sender: str, size: int) -> None:
+    def note_size(self, sender: str, size: int, claim: Claim) -> None:
         self.senders.append(sender)
 
     async def admit(self, remaining_s: float | None, sender: str) -> Claim:

@@ -37,6 +37,11 @@ class Claim:
         self.granted = True
         self._on_grant()
 
+    def shrink(self, size: int) -> None:
+        """Give back what of the room is beyond ``size``, now that it is known what was read."""
+        if self._budget is not None and self.granted and size < self.size:
+            self._budget.give_back(self, self.size - size)
+
     def close(self) -> None:
         """Give the room back; a second time does nothing."""
         budget, self._budget = self._budget, None
@@ -104,6 +109,13 @@ class Budget:
             self.used -= claim.size
         else:
             self._forget(claim)
+        self._serve()
+
+    def give_back(self, claim: Claim, size: int) -> None:
+        """A granted claim needs ``size`` bytes less."""
+        self._in_lane -= size if claim.passed else 0
+        self.used -= size
+        claim.size -= size
         self._serve()
 
     def _serve(self) -> None:

@@ -23,6 +23,7 @@ from agentrund.model.errors import AgentrundError, Overloaded, Rejected, Unavail
 from agentrund.model.otlp import Encoding, Peer, Signal
 from agentrund.receivers import export_response, rpc_status
 from agentrund.receivers.bearer import Bearer
+from agentrund.receivers.budget import Claim
 from agentrund.receivers.grpc_gate import GrpcGate
 from agentrund.receivers.sink import OtlpSink, Receipt
 from agentrund.receivers.standing_server import StandingServer
@@ -146,7 +147,7 @@ class OtlpGrpcServer:
         try:
             claim = await self._sink.admit(context.time_remaining(), context.peer())
             try:
-                body = await self._read(context)
+                body = await self._read(context, claim)
                 receipt = await self._store(signal, body, context)
             finally:
                 claim.close()
@@ -157,7 +158,7 @@ class OtlpGrpcServer:
             await _refuse(context, Unavailable("internal error; see the collector's log"))
         return export_response.encode(signal, Encoding.PROTOBUF, receipt)
 
-    async def _read(self, context: _Context) -> bytes:
+    async def _read(self, context: _Context, claim: Claim) -> bytes:
         """The request's one message. Raises Rejected where there is none, Overloaded where it never ends."""
         peer = context.peer()
         read = asyncio.ensure_future(context.read())
@@ -172,7 +173,7 @@ class OtlpGrpcServer:
             if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
                 self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
         if isinstance(message, bytes):
-            self._sink.note_size(peer, len(message))
+            self._sink.note_size(peer, len(message), claim)
             return message
         raise Rejected("bad_otlp", "a request has one message")
 

@@ -145,7 +145,7 @@ class OtlpHttpApp:
             body = await self._read(receive)
             if coding in CODINGS:
                 body = await self._inflated(coding, body)
-            self._sink.note_size(sender, len(body))
+            self._sink.note_size(sender, len(body), claim)
             return await self._stores.see_through(self._sink.take(signal, encoding, body, peer))
         finally:
             claim.close()

@@ -39,8 +39,8 @@ class OtlpSink(Protocol):
         the connection. Raises Overloaded.
         """
 
-    def note_size(self, sender: str, size: int) -> None:
-        """A request was read."""
+    def note_size(self, sender: str, size: int, claim: Claim) -> None:
+        """A request was read, for which there was ``claim``: it need not be larger than that takes."""
 
     def cut(self) -> bool:
         """Whether a request that does not come to its end has to make room for others."""

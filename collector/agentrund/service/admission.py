@@ -98,16 +98,23 @@ class Admission:
         """Requests that wait to be read."""
         return len(self._small.queue) + len(self._others.queue)
 
-    def note(self, sender: str, size: int) -> None:
-        """A request of ``size`` bytes has come from a connection: those that follow will be like it."""
+    def note(self, sender: str, size: int, claim: Claim) -> None:
+        """A request of ``size`` bytes has come from a connection: those that follow will be like it.
+
+        ``claim`` was for the most it could be. How long it takes to store it must hold up nobody else.
+        """
         self._largest[sender] = max(self._largest.get(sender, 0), size)
         self._largest.move_to_end(sender)
         if len(self._largest) > SENDERS:
             self._largest.popitem(last=False)
+        claim.shrink(self._room_for(size))
 
     def _room(self, sender: str) -> int:
         largest = self._largest.get(sender)
-        return self._size if largest is None else min(self._size, max(SMALL, GROWTH * largest))
+        return self._size if largest is None else self._room_for(largest)
+
+    def _room_for(self, size: int) -> int:
+        return min(self._size, max(SMALL, GROWTH * size))
 
     async def enter(self, remaining_s: float | None, sender: str) -> Claim:
         """Room for one request; the caller closes the claim. ``remaining_s``: until its sender gives up.

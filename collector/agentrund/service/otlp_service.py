@@ -128,9 +128,9 @@ class OtlpService:
         self.admission.refused += self.admission.waiting > 0
         return self.admission.waiting > 0
 
-    def note_size(self, sender: str, size: int) -> None:
-        """A request was read."""
-        self.admission.note(sender, size)
+    def note_size(self, sender: str, size: int, claim: Claim) -> None:
+        """A request was read, for which there was ``claim``."""
+        self.admission.note(sender, size, claim)
 
     def note_rejected(self, reason: str) -> None:
         """A request was rejected by the door itself: counted, and said once a minute."""

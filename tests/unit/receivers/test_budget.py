@@ -76,14 +76,34 @@ def test_while_memory_is_short_nobody_passes():
     assert granted == [1]
 
 
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=60))
+def test_what_a_claim_does_not_need_goes_to_those_who_wait():
+    budget, granted = Budget(100), []
+    first = asked(budget, 90, granted, 1)
+    second = asked(budget, 90, granted, 2)
+    second.shrink(1)
+    assert (second.size, budget.used) == (90, 90), "it is not known yet what it needs"
+    first.shrink(10)
+    first.shrink(50)
+    assert (granted, first.size, budget.used) == ([1, 2], 10, 100)
+    first.close()
+    first.shrink(1)
+    second.close()
+    assert budget.used == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9), st.booleans()), max_size=60))
 def test_nobody_waits_for_ever_and_the_limit_holds(plays):
     budget, granted, open_claims = Budget(100), [], []
-    for size, which in plays:
+    for size, which, shrinks in plays:
         open_claims.append(asked(budget, size, granted))
         assert budget.used <= 100 * (1 + LANE)
         if which < len(open_claims):
-            open_claims.pop(which).close()
+            if shrinks:
+                open_claims[which].shrink(which)
+            else:
+                open_claims.pop(which).close()
+            held = [claim for claim in open_claims if claim.granted]
+            assert budget.used == sum(claim.size for claim in held)
     while open_claims:
         assert any(claim.granted for claim in open_claims)
         next(c for c in open_claims if c.granted).close()

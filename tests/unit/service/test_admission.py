@@ -19,6 +19,13 @@ def entering(door: Admission, count: int) -> list[asyncio.Task]:
     return [asyncio.ensure_future(door.enter(60.0, "a")) for _ in range(count)]
 
 
+async def known(door: Admission, sender: str, size: int) -> None:
+    """A sender whose largest request had this size."""
+    claim = await door.enter(None, sender)
+    door.note(sender, size, claim)
+    claim.close()
+
+
 def test_requests_come_in_as_far_as_there_is_room_and_the_newest_of_those_that_wait_first():
     async def run() -> None:
         budget = Budget(100)
@@ -103,8 +110,7 @@ def test_who_sends_small_requests_is_given_little_room_and_many_come_in(monkeypa
     async def run() -> None:
         budget = Budget(100)
         door = Admission(budget, 100, lambda: True)
-        (await door.enter(None, "a")).close()
-        door.note("a", 5)
+        await known(door, "a", 5)
         tasks = entering(door, 6)
         await turns()
         assert [t.done() for t in tasks] == [True] * 5 + [False]
@@ -114,7 +120,7 @@ def test_who_sends_small_requests_is_given_little_room_and_many_come_in(monkeypa
         (await tasks[5]).close()
         assert (await stranger).size == 100, "of whom nothing is known yet"
         stranger.result().close()
-        door.note("a", 50)
+        await known(door, "a", 50)
         large = await door.enter(None, "a")
         assert large.size == 100
         large.close()
@@ -129,7 +135,7 @@ def test_nobody_is_given_the_room_that_was_asked_for_another(monkeypatch):
     async def run() -> None:
         budget = Budget(100)
         door = Admission(budget, 100, lambda: True)
-        door.note("a", 1)
+        await known(door, "a", 1)
         first = await door.enter(None, "a")
         large = asyncio.ensure_future(door.enter(60.0, "b"))
         await turns()
@@ -153,7 +159,7 @@ def test_who_is_known_for_small_requests_passes_those_who_dawdle(monkeypatch):
     async def run() -> None:
         budget = Budget(320)
         door = Admission(budget, 200, lambda: True)
-        door.note("a", 1)
+        await known(door, "a", 1)
         dawdlers = [asyncio.ensure_future(door.enter(60.0, f"d{n}")) for n in range(5)]
         await turns()
         small = [asyncio.ensure_future(door.enter(60.0, "a")) for _ in range(5)]
@@ -170,6 +176,30 @@ def test_who_is_known_for_small_requests_passes_those_who_dawdle(monkeypatch):
             task.cancel()
         dawdlers[0].result().close()
         await turns()
+        assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_read_holds_no_more_room_than_it_takes(monkeypatch):
+    monkeypatch.setattr(admission, "SMALL", 10)
+
+    async def run() -> None:
+        budget = Budget(100)
+        door = Admission(budget, 80, lambda: True)
+        slow = await door.enter(None, "a")
+        strangers = [asyncio.ensure_future(door.enter(60.0, f"b{n}")) for n in range(2)]
+        await turns()
+        assert [t.done() for t in strangers] == [False, False]
+        door.note("a", 1, slow)
+        await turns()
+        assert [t.done() for t in strangers] == [False, True], "while the first one is being stored"
+        assert budget.used == 90
+        door.note("b1", 30, strangers[1].result())
+        assert budget.used == 90, "a large one needs what it asked for"
+        slow.close()
+        strangers[1].result().close()
+        (await strangers[0]).close()
         assert (door.waiting, budget.used, budget.waiting) == (0, 0, 0)
 
     asyncio.run(run())
