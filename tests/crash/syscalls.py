@@ -25,9 +25,10 @@ from crash.engine import Score
 from crash.ledger import read_all
 from crash.oracle import Violation
 from crash.sender import Orders, run
-from crash.world import Settled, verified, without_sockets
+from crash.world import verified, without_sockets
 from support.daemon import Daemon
 from support.ports import free_port
+from support.settled import Settled
 
 NAMES = {"interval": "nth-syscall", "always": "nth-syscall-always"}
 """The row of each ``sync`` mode."""

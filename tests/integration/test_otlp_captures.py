@@ -65,12 +65,6 @@ CAPTURES = [
 LOGGED = [name for name in CAPTURES if name.startswith(("claude-code", "codex", "gemini", "multi-process"))]
 """Of clients whose log records are the account of a run."""
 
-PROCESSES = {
-    "pydantic-ai-mcp-2.3.0": {40066: 1, 40078: 2, 40080: 2},
-    "multi-process-3procs": {35158: 1, 47442: 2, 47452: 3},
-}
-"""Connections of programs that are more than one process."""
-
 Arrangement = Callable[[list[Request]], list[Request]]
 ARRANGEMENTS: dict[str, Arrangement] = {
     "as recorded": list,
@@ -86,7 +80,7 @@ def run(capture: Capture, arrange: Arrangement) -> Executor:
     return replay(
         arrange(capture.requests),
         cause=cause_of(capture),
-        processes=PROCESSES.get(capture.name),
+        processes=capture.processes,
     )
 
 
@@ -176,7 +170,7 @@ def only(requests: list[Request], *signals: Signal) -> list[Request]:
 def test_log_records_alone_tell_the_calls(name):
     capture = load(name)
     requests = only(capture.requests, Signal.LOGS)
-    found = truth(replay(requests, cause="process exited", processes=PROCESSES.get(name)).all_runs())
+    found = truth(replay(requests, cause="process exited", processes=capture.processes).all_runs())
     for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "tokens_out", "tool_calls", "models"):
         assert found[key] == capture.expect[key], key
 
@@ -345,7 +339,7 @@ def test_a_collector_that_starts_again_anywhere_goes_on_with_the_run(name):
     capture = load(name)
     requests = split(capture.requests) if "subagents" not in name else capture.requests
     for cut in range(1, len(requests), max(1, len(requests) // 12)):
-        executor = replay(requests, restarts=(cut,), cause=cause_of(capture), processes=PROCESSES.get(name))
+        executor = replay(requests, restarts=(cut,), cause=cause_of(capture), processes=capture.processes)
         found = truth(executor.all_runs())
         for key in ("runs", "llm_calls", "llm_errors", "tokens_in", "run_status"):
             assert found[key] == capture.expect[key], (cut, key)

@@ -15,7 +15,7 @@ from agentrund.sequencer.otlp_commands import RunKey
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.run import RunMachine
-from integration.test_otlp_captures import CAPTURES, PROCESSES
+from integration.test_otlp_captures import CAPTURES
 from support.otlp_captures import Capture, load
 from support.otlp_execute import Executor, Run, local_iso
 from support.otlp_replay import START, identity_of, replay
@@ -28,7 +28,7 @@ CUTS = 8
 def again(capture: Capture, runs: OtlpRuns, executor: Executor) -> None:
     """Give every request once more, in one go as a journal does; then the processes end."""
     now = START + 1000
-    processes = PROCESSES.get(capture.name, {})
+    processes = capture.processes
     for rq, request in numbered(capture):
         items = [map_item(i) for i in decode(request.signal, request.encoding, request.body) if i is not None]
         peer = Peer("127.0.0.1", request.port, None, identity_of(request, processes))
@@ -79,7 +79,7 @@ def key_of(records: list[Record]) -> RunKey:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_replay_after_the_end_adds_nothing(name):
     capture = load(name)
-    whole = replay(capture.requests, processes=PROCESSES.get(name))
+    whole = replay(capture.requests, processes=capture.processes)
     runs, executor = killed(whole, capture, 1.0)
     again(capture, runs, executor)
     assert items(executor.all_runs()) == items(whole.all_runs())
@@ -92,7 +92,7 @@ def test_a_replay_after_the_end_adds_nothing(name):
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_replay_adds_what_is_missing_and_nothing_twice(name):
     capture = load(name)
-    whole = replay(capture.requests, processes=PROCESSES.get(name))
+    whole = replay(capture.requests, processes=capture.processes)
     for cut in range(CUTS):
         runs, executor = killed(whole, capture, (cut + 0.5) / CUTS)
         again(capture, runs, executor)

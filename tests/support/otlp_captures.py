@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentrund.model.event import Json
 from agentrund.model.otlp import Encoding, Signal
+from agentrund.receivers.decode.otlp import decode
 
 _ROOT = Path(__file__).parents[2]
 
@@ -33,6 +35,7 @@ class Request:
     body: bytes
     at: float
     port: int
+    gzip: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,26 @@ class Capture:
     name: str
     requests: list[Request]
     expect: dict[str, Any]
+
+    @cached_property
+    def processes(self) -> dict[int, int]:
+        """Connections, and the number of the process each was of.
+
+        A process names itself in its resource: by an id of its own or its pid, else only by its service's name.
+        """
+        named: dict[str, int] = {}
+        found: dict[int, int] = {}
+        for request in self.requests:
+            for item in decode(request.signal, request.encoding, request.body):
+                if item is not None and request.port not in found:
+                    found[request.port] = named.setdefault(_named(item.resource.attributes), len(named) + 1)
+        return found
+
+
+def names() -> list[str]:
+    """All captures there are."""
+    folder = captures_folder()
+    return [] if folder is None else sorted(path.parent.name for path in folder.glob("*/manifest.json"))
 
 
 def load(name: str) -> Capture:
@@ -57,7 +80,13 @@ def load(name: str) -> Capture:
             (folder / name / r["file"]).read_bytes(),
             r["at_s"],
             int(r["conn"]),
+            r.get("content_encoding") == "gzip",
         )
         for r in manifest["requests"]
     ]
     return Capture(name, requests, manifest["expect"])
+
+
+def _named(resource: Json) -> str:
+    keys = ("service.instance.id", "process.pid", "service.name")
+    return next((f"{key} {resource[key]}" for key in keys if key in resource), "")
