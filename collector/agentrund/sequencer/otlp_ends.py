@@ -32,6 +32,7 @@ IDLE: Final = "idle"
 SILENCE: Final = "silence"
 QUIET: Final = "quiet"
 GONE: Final = "process exited"
+KILLED: Final = "process exited: killed by"
 
 
 def judge(run: OtlpRun, producers: Producers, now: float, idle_s: float = IDLE_S) -> list[Command]:
@@ -154,11 +155,15 @@ def _is_clean(run: OtlpRun, producers: Producers, source: str) -> bool:
     """Whether nothing of a source is open.
 
     A tool call that was asked for and not made is no crash when the process ended by itself: many
-    programs ask for a tool call to get a structured answer.
+    programs ask for a tool call to get a structured answer. A turn of which nobody told the end is one when
+    the process was killed where its model was to answer.
     """
     if run.has_begun(source) or run.lacks(source):
         return False
-    return not run.asked(source) or producers.get(source).cause.endswith("exit code 0")
+    cause = producers.get(source).cause
+    if cause.startswith(KILLED) and run.awaits_model(source):
+        return False
+    return not run.asked(source) or cause.endswith("exit code 0")
 
 
 def _gone_since(producers: Producers, source: str, now: float) -> float:

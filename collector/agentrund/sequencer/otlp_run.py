@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from agentrund.model import kinds
 from agentrund.model.event import Event, Json
-from agentrund.model.otlp import MappedSpan
+from agentrund.model.otlp import MappedSpan, SpanKind
 from agentrund.model.run_state import FAILED, OK
 from agentrund.sequencer.otlp_commands import BY_TRACE, RunKey
 from agentrund.sequencer.trace_release import Fed, inferred_end
@@ -150,6 +150,14 @@ class OtlpRun:
         ]
 
     # -- what is open -----------------------------------------------------------------------------
+
+    def awaits_model(self, source: str) -> bool:
+        """Whether a turn of a source was not told to end, and its last step is no model call."""
+        return any(
+            turn.turn and turn.source == source and tree.last_of(turn).kind is not SpanKind.LLM
+            for tree in self.trees.values()
+            for turn in tree.unended()
+        )
 
     def lacks(self, source: str | None = None) -> list[Json]:
         """Steps that were begun and never ended, and have no opening event: of one source, or of all."""

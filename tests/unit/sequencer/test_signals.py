@@ -25,6 +25,8 @@ OUTPUT = "gen_ai.tool.call.result"
 KILLED = "process exited: killed by SIGKILL"
 CALL = {"model": "m", "input_tokens": 7, "duration_ms": 1000, "prompt.id": "p1"}
 TOOL = {"tool_name": "Bash", "tool_use_id": "t1", "prompt.id": "p1"}
+HELPER = {"agent_id": "a", "agent.name": "helper"}
+"""A subagent."""
 
 
 @pytest.fixture
@@ -44,8 +46,8 @@ def decision(at: float = 4.0) -> MappedLog:
     return claude("tool_decision", TOOL | {"decision": "accept"}, at=at)
 
 
-def result(at: float = 5.0, success: str = "true") -> MappedLog:
-    return claude("tool_result", TOOL | {"success": success}, at=at)
+def result(at: float = 5.0, success: str = "true", **more) -> MappedLog:
+    return claude("tool_result", TOOL | {"success": success} | more, at=at)
 
 
 def numbered(*records: MappedLog, first: int = 0) -> list[MappedLog]:
@@ -106,6 +108,33 @@ def test_a_decision_is_an_open_call_until_its_result_comes(world):
     world.pass_time(3)
     assert world.run.status == "crashed"
     assert [s["name"] for s in world.run.open_listed()] == ["claude-code", "Bash"]
+
+
+@pytest.mark.parametrize(
+    ("told", "killed", "exited"),
+    [
+        ([prompt()], "crashed", "ok"),
+        ([prompt(), request()], "ok", "ok"),
+        ([prompt(), request(), decision(), result()], "crashed", "ok"),
+        ([prompt(), request(), decision(), result(), request(at=6.5)], "ok", "ok"),
+        ([prompt(), request(), prompt(at=7.0, turn="p2")], "crashed", "ok"),
+        ([prompt(), decision(), request(at=4.5, **HELPER), result()], "crashed", "ok"),
+        ([prompt(), request(**HELPER), result(**HELPER), request(at=6.5)], "ok", "ok"),
+    ],
+)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_turn_is_cut_off_where_its_model_was_to_answer_a_process_that_was_killed(
+    told, killed, exited, backwards
+):
+    for cause, status in ((KILLED, killed), (EXITED, exited)):
+        world = World()
+        for record in reversed(told) if backwards else told:
+            world.take(replace(record, steps=[replace(step) for step in record.steps]))
+        world.exit(cause=cause)
+        world.pass_time(3)
+        assert world.run.status == status
+        turns = {s["name"] for s in world.run.open_listed()} - {"helper"}
+        assert turns == ({"claude-code"} if status == "crashed" else set())
 
 
 def test_a_call_whose_opening_came_before_tells_at_its_end_what_it_adds(world):
