@@ -24,6 +24,7 @@ from agentrund.cli.main import COMMANDS
 from agentrund.formats import index
 from agentrund.model import kinds
 from agentrund.service import config
+from agentrund.service.check import Check
 from agentrund.views import check_trace
 from agentrund.views.finding import Finding
 
@@ -53,6 +54,7 @@ def problems(repository: Path) -> list[str]:
         *_missing(repository, "run-folder.md", "event type", _event_types()),
         *_missing(repository, "cli.md", "field", _status_fields(), "status"),
         *_missing(repository, "cli.md", "field", (f.name for f in dataclasses.fields(Finding)), "verify"),
+        *_missing(repository, "cli.md", "field", (f.name for f in dataclasses.fields(Check)), "doctor"),
         *_missing(repository, "run-folder.md", "field", index.KEYS, "index.jsonl"),
         *_missing(repository, "run-folder.md", "field", (*check_trace.KEYS, "src"), "trace.jsonl"),
         *_missing(repository, "run-folder.md", "field", _written("analytics.json"), "analytics.json"),

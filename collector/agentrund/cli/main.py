@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "verify": "Check every invariant of the run folders and name each damage.",
     "rebuild": "Make a run's derived files again from its trace.",
     "reindex": "Make the index of a root again from its traces.",
+    "doctor": "Look for what stands between an agent and its run folder.",
     "config": "Show the effective settings and where each came from.",
 }
 """Every command and the first line of its help; the modules in this package have the same names."""

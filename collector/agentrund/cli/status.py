@@ -15,7 +15,7 @@ from agentrund.formats.escape import one_line
 from agentrund.model.errors import Unavailable
 from agentrund.service import ask, config
 
-_FOR_PROGRAMS: Final = frozenset({"op", "slow lines", "quiet after s"})
+_FOR_PROGRAMS: Final = frozenset({"op", "slow lines", "quiet after s", "wire"})
 """What only --json shows."""
 
 

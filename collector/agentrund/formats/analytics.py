@@ -63,8 +63,7 @@ class AnalyticsFold:
             self._call(record, step, cost, agent.usage)
         elif kind == kinds.AGENT_END:
             agent.add_rollup(cost, self._rollups.close(step, cost))
-        elif kind == kinds.LOG:
-            self._dropped.feed(record)
+        self._dropped.feed(record)
         if record.dur_ms and record.dur_ms > 0 and not kind.startswith("run."):
             opener = step if step is not None and kind in kinds.CLOSES else None
             self._slowest.offer(record.dur_ms, _slow(record, opener))

@@ -17,6 +17,8 @@ FORWARDED: Final = "forwarded"
 """The number of the last request that was passed on, in decimal digits."""
 QUARANTINE: Final = "quarantine"
 STRAY_METRICS: Final = "metrics"
+WIRE: Final = "wire.json"
+"""What has come over OTLP, by client."""
 """Below the state folder."""
 
 TRACE: Final = "trace.jsonl"

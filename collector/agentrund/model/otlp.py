@@ -43,6 +43,8 @@ class Peer:
     """The connection was gone before anybody could look who held it: a death, or an impatient caller."""
     our_port: int = 0
     """The port of ours it is connected to; not kept."""
+    client: str = ""
+    """What its exporter calls itself (user-agent), "" where it does not; not kept."""
 
 
 @dataclass(slots=True, frozen=True)

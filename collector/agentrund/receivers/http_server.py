@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, Final
 
 import uvicorn
@@ -27,12 +28,19 @@ KEEP_ALIVE_S: Final = 3600
 """Exporters keep a connection for their whole life, and some drop a batch that meets one just closed."""
 BACKLOG: Final = 1024
 
+_HTTP2: Final = b"PRI * HTTP/2.0\r\n"
+"""How everybody begins who speaks HTTP/2, and gRPC with it."""
+Refusal = Callable[[str], str]
+"""Called with ``host:port`` of somebody who speaks HTTP/2; gives what to tell them, in one line."""
+
 
 class _Protocol(HttpToolsProtocol):
     """Closes connections whose head is too long or too late, and those that send on after a refusal."""
 
-    def __init__(self, *args: Any, **keys: Any) -> None:
+    def __init__(self, refuse_http2: Refusal, *args: Any, **keys: Any) -> None:
         super().__init__(*args, **keys)
+        self._refuse_http2 = refuse_http2
+        self._is_new = True
         self._head_bytes = 0
         self._in_head = True
         self._in_body = False
@@ -47,11 +55,25 @@ class _Protocol(HttpToolsProtocol):
         self._await(None)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_new and data.startswith(_HTTP2):
+            self._send_away()
+            return
+        self._is_new = False
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self.transport.close()
+
+    def _send_away(self) -> None:
+        """Answer somebody who speaks HTTP/2 in our own words: gRPC's clients then say what they have met."""
+        host, port = self.client or ("?", 0)
+        body = f"{self._refuse_http2(f'{host}:{port}')}\n".encode()
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+            b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -82,7 +104,10 @@ class _Protocol(HttpToolsProtocol):
 class HttpServer:
     """Serves an ASGI application on a listening socket, over TLS where there is a context for it."""
 
-    def __init__(self, app: Any, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, app: Any, listening: socket.socket, tls: ssl.SSLContext | None, refuse_http2: Refusal
+    ) -> None:
+        self._refuse_http2 = refuse_http2
         self._socket = listening
         self._tls = tls
         self._config = uvicorn.Config(
@@ -104,7 +129,9 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Protocol(self._config, self._state, {}), sock=self._socket, ssl=self._tls
+            lambda: _Protocol(self._refuse_http2, self._config, self._state, {}),
+            sock=self._socket,
+            ssl=self._tls,
         )
 
     async def stop(self, grace: float) -> None:

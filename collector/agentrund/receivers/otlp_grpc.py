@@ -124,7 +124,13 @@ class OtlpGrpcServer:
     def peer_of(self, context: _Context) -> Peer:
         """Who is at the other end of a call, as far as its connection tells."""
         host, port = parse_peer(context.peer())
-        return Peer(host, port, _run_id(context), our_port=self._port)
+        return Peer(
+            host,
+            port,
+            _header(context, RUN_HEADER),
+            our_port=self._port,
+            client=_header(context, "user-agent") or "",
+        )
 
     async def start(self, address: str) -> int:
         """Bind ``host:port`` and serve; returns the port. Raises Unavailable where it cannot be bound."""
@@ -171,7 +177,8 @@ class OtlpGrpcServer:
             message: object = read.result() if read.done() and not read.cancelled() else None
             read.cancel()
             if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
-                self._sink.note_rejected(f"{peer} sent no message of at most {self._receive_bytes} bytes")
+                reason = f"{peer} sent no message of at most {self._receive_bytes} bytes"
+                self._sink.note_rejected(reason, _header(context, "user-agent") or "")
         if isinstance(message, bytes):
             self._sink.note_size(peer, len(message), claim)
             return message
@@ -191,9 +198,9 @@ def parse_peer(peer: str) -> tuple[str | None, int | None]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _run_id(context: _Context) -> str | None:
+def _header(context: _Context, name: str) -> str | None:
     for key, value in context.invocation_metadata() or ():
-        if key == RUN_HEADER:
+        if key == name:
             return value if isinstance(value, str) else value.decode("utf-8", "replace")
     return None
 

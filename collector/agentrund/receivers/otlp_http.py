@@ -110,12 +110,13 @@ class OtlpHttpApp:
         encoding, coding = _form(headers)
         host, port = scope["client"] or (None, None)
         run_id = headers.get(RUN_HEADER, b"").decode("utf-8", "replace") or None
-        peer = Peer(host, port, run_id, our_port=self._port)
+        client = headers.get(b"user-agent", b"").decode("utf-8", "replace")
+        peer = Peer(host, port, run_id, our_port=self._port, client=client)
         try:
             self._check_length(headers)
             receipt = await self._take(signal, encoding, coding, peer, receive)
         except TooLargeError as error:
-            self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}")
+            self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}", client)
             raise _Answer(413, Code.RESOURCE_EXHAUSTED, error.message) from error
         except Rejected as error:
             raise _Answer(400, Code.INVALID_ARGUMENT, error.message) from error

@@ -153,6 +153,7 @@ class Collector:
                 self._watch(self.recovery.again())
             with _survived("the OTLP beat"):
                 self.otlp.service.tick(now)
+                self.otlp.wire_file.tick(now)
             with _survived("the look at our memory"):
                 self.memory.tick(now)
             if ticks % TICKS_PER_SYNC == 0:

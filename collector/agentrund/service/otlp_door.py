@@ -29,9 +29,11 @@ from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.otlp_service import OtlpService
 from agentrund.service.peer_finder import PeerFinder
 from agentrund.service.process_watch import ProcessWatch
+from agentrund.service.rarely import Rarely
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
 from agentrund.service.settings_types import Address
+from agentrund.service.wire_file import WireFile
 from agentrund.store.intake import Intake
 
 log: Final = logging.getLogger(__name__)
@@ -91,6 +93,8 @@ class OtlpDoor:
         self._forwarding = forwarding.from_settings(settings, runs, intake, folder)
         if self._forwarding is not None:
             self.service.on_stored = self._forwarding.poke
+        self._mixed_up = Rarely("an OTLP sender has the wrong port", runs.clock.monotonic)
+        self.wire_file = WireFile(runs, self.service.wire)
         self._grpc: OtlpGrpcServer | None = None
         self._http: HttpServer | None = None
         self._app: OtlpHttpApp | None = None
@@ -142,9 +146,17 @@ class OtlpDoor:
         self._app = OtlpHttpApp(
             self.service, port, receive_bytes=self._settings.max_request_bytes, bearer=self._bearer
         )
-        self._http = HttpServer(self._app, listening, self._demands.tls)
+        self._http = HttpServer(self._app, listening, self._demands.tls, self._refuse_grpc)
         await self._http.start()
         return str(Address(address.host, port))
+
+    def _refuse_grpc(self, peer: str) -> str:
+        """What somebody is told who speaks gRPC at the HTTP port."""
+        self.service.wire.note_grpc_on_http()
+        where = f"gRPC goes to {self.grpc_address}" if self.grpc_address else "there is no gRPC port here"
+        message = f"{self.http_address} is the HTTP port, and this is HTTP/2 as gRPC speaks it; {where}"
+        self._mixed_up.warn(f"{peer}: {message}")
+        return message
 
     def environment(self) -> list[str]:
         """What an exporter has to be told, as ``NAME=value``; the token is named, not shown."""
@@ -187,6 +199,7 @@ class OtlpDoor:
             await self._forwarding.stop()
         self._control.close()
         await self.service.stop()
+        self.wire_file.save()
         self._metrics.close()
 
 

@@ -20,6 +20,7 @@ from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
 from agentrund.receivers.sink import Receipt, Taken
+from agentrund.receivers.wire import Wire
 from agentrund.sequencer.otlp_commands import Part
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.admission import Admission
@@ -104,6 +105,7 @@ class OtlpService:
         self._is_short = False
         """Memory is short: what is held for its order is to be written."""
         self._stopping = False
+        self.wire = Wire(clock.iso(clock.now()))
         self.received = 0
         self.duplicates = 0
         self.rejected = 0
@@ -132,9 +134,10 @@ class OtlpService:
         """A request was read, for which there was ``claim``."""
         self.admission.note(sender, size, claim)
 
-    def note_rejected(self, reason: str) -> None:
+    def note_rejected(self, reason: str, client: str) -> None:
         """A request was rejected by the door itself: counted, and said once a minute."""
         self.rejected += 1
+        self.wire.note_rejected(client)
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
@@ -150,7 +153,7 @@ class OtlpService:
                 else:
                     bad.append(why)
         except Rejected as error:
-            self.note_rejected(error.message)
+            self.note_rejected(error.message, peer.client)
             raise
         if not body:
             return Receipt(Taken.EMPTY)
@@ -292,6 +295,7 @@ class OtlpService:
                 await asyncio.sleep(0)
                 continue
             items.append(mapping.map_item(item))
+            self.wire.note(item, items[-1], record.arrived_at)
             size += item.size
             if len(items) >= ITEMS_AT_ONCE or size >= BYTES_AT_ONCE:
                 await self._take(record, items, now, more=True)

@@ -42,6 +42,7 @@ def status(collector: Collector) -> Json:
         ],
         "quiet_after_s": collector.settings.heartbeat_timeout,
         "otlp": collector.otlp.status(),
+        "wire": collector.otlp.service.wire.as_json(),
         "forwarding": collector.otlp.forwarding,
         "memory": collector.memory.status(),
         "finalising": len(runs.finalising),

@@ -86,6 +86,11 @@ class Root:
                 os.rename(name, aside, src_dir_fd=state.fd, dst_dir_fd=state.fd)
                 return state.make(name)
 
+    def write_state(self, name: str, data: bytes) -> None:
+        """Replace a file of the state folder, made where it is missing. Raises OSError, Unavailable."""
+        with self.folder.make_private(layout.STATE) as state:
+            state.replace(name, data)
+
     def sign(self) -> None:
         """Tell others who holds the root. Raises OSError."""
         self._lock.sign()

@@ -31,6 +31,8 @@ _KINDS: Final = {
         layout.INTAKE: _FOLDER,
         layout.QUARANTINE: _FOLDER,
         layout.STRAY_METRICS: _FOLDER,
+        layout.WIRE: _FILE,
+        f".{layout.WIRE}.new": _FILE,
     },
 }
 _CONTENT: Final = (

@@ -232,6 +232,17 @@ def test_every_hole_is_summed():
     }  # fmt: skip
 
 
+def test_what_a_senders_sdk_has_dropped_is_a_hole():
+    book = begun()
+    otlp = {"k": "otlp", "id": "p", "rq": 1, "i": 0}
+    for dropped in ({"attributes": 3}, {"attributes": 2, "events": 1, "links": 4}, {"attributes": "x"}, 7):
+        book.add("log", "lib", {"message": "x", "otel": {"dropped": dropped}}, src=otlp)
+    book.add("tool.call", "t", {"otel": {"dropped": {"attributes": 4}}}, src=otlp)
+    book.add("log", "lib", {"otel": {"dropped": {"attributes": 9}}}, src={"k": "sock", "id": "a", "n": 1})
+    found = facts(book)["dropped"]
+    assert (found["dropped_attributes"], found["dropped_events"], found["dropped_links"]) == (9, 1, 4)
+
+
 def test_an_agents_own_log_is_no_hole():
     book = begun()
     book.add("log", "app", {"level": "WARNING", "lost": 5, "refused": "x", "dropped_attributes": 5})

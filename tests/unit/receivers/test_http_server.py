@@ -21,6 +21,11 @@ class App:
         self.begun = asyncio.Event()
         self.reads = True
         self.at_cancel = 200
+        self.sent_away: list[str] = []
+
+    def refuse_http2(self, peer):
+        self.sent_away.append(peer)
+        return "the wrong port"
 
     async def __call__(self, scope, receive, send):
         self.begun.set()
@@ -43,7 +48,7 @@ def serving(use):
         app = App()
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
-        server = HttpServer(app, listening, None)
+        server = HttpServer(app, listening, None, app.refuse_http2)
         await server.start()
         writers = []
 
@@ -145,6 +150,32 @@ def test_a_request_that_lasts_longer_than_a_stop_hears_what_the_application_says
 
     serving(use)
     assert caplog.text == ""
+
+
+def test_who_speaks_http_2_is_told_in_words_and_sent_away():
+    async def use(app, server, connect):
+        reader, writer = await connect()
+        host, port = writer.get_extra_info("sockname")
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.endswith(b"\r\n\r\nthe wrong port\n")
+        assert app.sent_away == [f"{host}:{port}"]
+        assert not app.begun.is_set()
+
+    serving(use)
+
+
+def test_the_same_words_later_on_a_connection_are_an_ordinary_mistake():
+    async def use(app, server, connect):
+        reader, writer = await connect()
+        writer.write(REQUEST + b"12345")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        assert app.sent_away == []
+
+    serving(use)
 
 
 def test_an_address_that_cannot_be_had_is_named():

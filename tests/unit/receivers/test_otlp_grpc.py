@@ -169,6 +169,9 @@ def test_a_refusal_that_reaches_nobody_is_no_fault_of_ours(error, caplog):
         def peer(self):
             return "ipv4:127.0.0.1:1"
 
+        def invocation_metadata(self):
+            return None
+
         def time_remaining(self):
             return None
 

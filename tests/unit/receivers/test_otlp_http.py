@@ -74,11 +74,12 @@ def test_bodies_reach_the_sink_as_they_were_before_compression(kind, encoding, s
             path=f"/v1/{signal}",
             content_encoding="GZIP",
         )
-        caller.scope["headers"].append((b"x-agentrund-run-id", b"mine"))
+        caller.scope["headers"] += [(b"x-agentrund-run-id", b"mine"), (b"user-agent", b"OTel/1")]
         assert (await caller.call(app_on(sink))).status == 200
         [(*taken, peer)] = sink.taken
         assert taken == [signal, encoding, b"hello"]
         assert (peer.host, peer.port, peer.our_port, peer.run_id) == ("127.0.0.1", 5555, 4318, "mine")
+        assert peer.client == "OTel/1"
         assert caller.body == (b"{}" if kind == JSON else b"")
         assert sink.budget.used == 0
 

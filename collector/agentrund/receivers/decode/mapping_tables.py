@@ -117,6 +117,11 @@ SESSION: Final = (
 )
 SESSION_IN_METADATA: Final = ("session_id", "thread_id")
 
+READ_IN_PLACE: Final = frozenset(
+    {*(rule.attribute for rule in KIND_RULES), *SESSION, "span.type", "event.name", "event.sequence"}
+)
+"""Attributes that rules read and leave where they are: what an item is, and whose."""
+
 AGENT_NAME: Final = (
     "gen_ai.agent.name",
     "agent.name",
