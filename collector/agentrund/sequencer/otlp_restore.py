@@ -28,7 +28,9 @@ _KINDS: Final = {
     kinds.AGENT_START: SpanKind.AGENT,
     kinds.LLM_PROMPT: SpanKind.LLM,
     kinds.TOOL_CALL: SpanKind.TOOL,
+    kinds.LOG: SpanKind.POINT,
 }
+"""By the first record of a span."""
 _ARRIVALS: Final = frozenset({kinds.RUN_START, kinds.RUN_RESUME, kinds.SOURCE_JOIN})
 
 
@@ -135,7 +137,7 @@ class RestoredRun:
 
 
 def _span(record: Record, src: Json, session: str | None) -> MappedSpan:
-    """A span of which the opening record is known: only begun, until the closing one is read."""
+    """A span of which the first record is known: only begun, until the closing one is read, if it has one."""
     ns = int(record.ts * 1e9)
     parent, call_id = src.get("parent"), record.payload.get("call_id")
     i = src.get("i")
@@ -152,7 +154,7 @@ def _span(record: Record, src: Json, session: str | None) -> MappedSpan:
         start_ns=ns,
         end_ns=ns,
         size=0,
-        notice=True,
+        notice=record.type != kinds.LOG,
         session=session,
         call_id=call_id if isinstance(call_id, str) else None,
         logged="trace" not in src,

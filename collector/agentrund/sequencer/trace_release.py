@@ -182,7 +182,7 @@ def _src(tree: TraceTree, node: Node, item: MappedSpan, half: str | None) -> Jso
         src |= _counted(item.count, item.end_ns)
     elif item.secondary:
         src["signal"] = "traces"
-    if item.parent is not None and half != "close":
+    if item.parent is not None and (half != "close" or node.role is Role.POINT):
         src["parent"] = item.parent
         if item.remote:
             src["remote"] = True

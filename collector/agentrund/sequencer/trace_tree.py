@@ -209,7 +209,8 @@ class TraceTree:
         """A span put back from a run's records: an event of it is written, with this payload."""
         node = self._nodes[span]
         node.said |= payload.keys()
-        node.role, node.opened, node.item = Role.STEP, True, None
+        node.role = Role.POINT if node.kind is SpanKind.POINT else Role.STEP
+        node.opened, node.item = True, None
 
     def was_there(self, parent: str) -> None:
         """A parent that is not known again since a restart had come before it."""

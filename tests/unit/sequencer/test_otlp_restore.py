@@ -11,7 +11,7 @@ from support.otlp_build import T0, TRACE, hex_id, mapped, mapped_log
 from support.otlp_restart import restore
 from support.otlp_world import World, identity, program
 
-LLM, TOOL, AGENT = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT
+LLM, TOOL, AGENT, POINT = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.POINT
 CALL = {"id": "c1", "name": "search"}
 
 
@@ -114,3 +114,25 @@ def test_what_a_second_signal_added_is_known_by_its_log():
     stored.note({"rq": 1, "i": 2})
     assert stored.has(1, mapped(2, kind=TOOL, secondary=True))
     assert not stored.has(1, mapped(2, kind=TOOL))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_has_but_one_record_has_ended_too(world, restarts):
+    world.take(mapped(2, kind=LLM, fault=("E", "no"), end=1), mapped(3, 0, POINT, trace="22" * 16, end=2))
+    world.pass_time(7)
+    if restarts:
+        restart(world)
+    world.exit(cause="process exited: exit code 0")
+    world.pass_time(3)
+    assert world.run.status == "ok", "the failed call was not the last"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_has_but_one_record_may_lack_a_parent(world, restarts):
+    world.take(mapped(3, 9, POINT, session="s"))
+    world.pass_time(7)
+    if restarts:
+        restart(world)
+    (run,) = world.runs.runs.values()
+    assert run.lacks() == [{"span": hex_id(9), "missing_parent": True}]
+    assert run.roots() == []
