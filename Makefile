@@ -45,7 +45,7 @@ crash-short: $(STAMP) ## the same faults, a few of each
 mutation: $(STAMP) ## one guard switched off at a time: the harness must notice
 	PYTHONPATH=tests $(BIN)/python -m crash.mutation $(ROWS)
 
-otlp: $(STAMP) ## recorded clients ($$AGENTRUND_FIXTURES) through every door of a real collector; CAPTURES=name narrows it
+otlp: $(STAMP) ## recorded clients (in AGENTRUND_FIXTURES) through every door of a real collector; CAPTURES=name narrows it
 	PYTHONPATH=tests $(BIN)/python -m otlp_live $(CAPTURES)
 
 soak: $(STAMP) ## twenty senders and steady kills for MINUTES (30), memory and descriptors watched

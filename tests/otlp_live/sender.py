@@ -56,9 +56,14 @@ class Http:
 
     def export(self, signal: str, body: bytes, *, compress: bool) -> str:
         headers = {"content-type": self._type} | ({"content-encoding": "gzip"} if compress else {})
-        self._connection.request("POST", f"/v1/{signal}", gzip.compress(body) if compress else body, headers)
-        response = self._connection.getresponse()
-        answer = response.read()
+        sent = gzip.compress(body) if compress else body
+        try:
+            self._connection.request("POST", f"/v1/{signal}", sent, headers)
+            response = self._connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            return f"no answer: {error!r}"
         if response.status != http.HTTPStatus.OK:
             return f"{response.status}: {answer!r}"
         return "" if answer in NOTHING_TO_SAY else f"partial success: {answer!r}"
