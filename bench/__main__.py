@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import bad_peers, banner_latency, client_emit, startup, stream, sync
+from bench import bad_peers, banner_latency, client_emit, fairness, startup, stream, sync
 
 
 def main() -> None:
@@ -20,6 +20,7 @@ def main() -> None:
         "client import": client_emit.import_ms(),
         "start, old runs": startup.measure(),
         "among 500 bad peers": bad_peers.measure(),
+        "beside OTLP": fairness.measure(),
         "banner after SIGKILL": banner_latency.measure(),
     }
     for name, facts in found.items():

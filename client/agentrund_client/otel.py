@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 
@@ -184,7 +185,7 @@ def _is_of_an_agent(span: Span) -> bool:
 
 
 def _alive(resource: Resource) -> MetricsData:
-    """A gauge that says no more than that there is somebody."""
-    gauge = Gauge([NumberDataPoint({}, 0, 0, 1)])
+    """A gauge that says no more than that there is somebody, now: the same again would be taken for a retry."""
+    gauge = Gauge([NumberDataPoint({}, 0, time.time_ns(), 1)])
     metric = Metric("agentrund.alive", None, None, gauge)
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, [metric], "")], "")])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 import agentrund_client.otel
@@ -63,6 +67,25 @@ def test_a_forked_child_announces_its_own(daemon):
         assert program.wait(60) == 0
     until(lambda: daemon.rows() and "tool.result" in steps(daemon), "its tool")
     assert steps(daemon)[:2] == ["agent.start", "tool.call"]
+
+
+def test_a_process_that_has_nothing_to_announce_says_that_it_lives(daemon):
+    url = f"http://{daemon.http}/v1"
+    notices = agentrund_client.otel.StartNotices(
+        OTLPSpanExporter(endpoint=f"{url}/traces"),
+        OTLPMetricExporter(endpoint=f"{url}/metrics"),
+        Resource({"service.name": "idle"}),
+        beat_s=0.01,
+    )
+    until(lambda: otlp_status(daemon)["requests"] >= 3, "its heartbeats")
+    notices.shutdown()
+    assert otlp_status(daemon)["duplicates"] == 0
+    assert not list(daemon.root.rglob("metrics*.jsonl"))
+    assert daemon.run_ids() == []
+
+
+def otlp_status(daemon: Daemon) -> dict[str, int]:
+    return json.loads(daemon.cli("status", "--json").stdout)["otlp"]
 
 
 def test_without_a_provider_it_says_what_to_do(capfd):

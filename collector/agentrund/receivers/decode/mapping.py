@@ -42,6 +42,8 @@ _KIND_NAMES: Final = {2: "server", 3: "client", 4: "producer", 5: "consumer"}
 _ERRORS: Final = {kinds.LLM_RESPONSE: kinds.LLM_ERROR, kinds.TOOL_RESULT: kinds.TOOL_ERROR}
 
 _EXECUTE_TOOL: Final = "execute_tool "
+_ALIVE: Final = "agentrund.alive"
+"""The metric by which `agentrund_client.otel` says every few seconds that its process lives."""
 _PENDING_TYPE: Final = "logfire.span_type"
 _PENDING_PARENT: Final = "logfire.pending_parent_id"
 _NO_PARENT: Final = "0" * 16
@@ -73,7 +75,7 @@ def span_kind(attributes: Json) -> SpanKind:
 def _metric(item: MetricItem | BadItem) -> MappedMetric | Pulse:
     attributes: Json = {}
     if isinstance(item, MetricItem):
-        if item.values is None:
+        if item.values is None or item.metric.name == _ALIVE:
             return Pulse(item.i, item.resource)
         attributes = item.attributes
     return MappedMetric(item.i, item.resource, item, session_of(attributes, item.resource.attributes))

@@ -383,6 +383,13 @@ def test_a_metric_without_points_is_a_pulse():
     assert map_item(MetricItem(2, resource, Scope(), metric, 0, 0, {}, None, [], 9)) == Pulse(2, resource)
 
 
+def test_the_heartbeat_of_the_client_is_a_pulse():
+    resource, metric = Resource(), Metric("agentrund.alive", "", "", "gauge", None, None, {})
+    assert map_item(MetricItem(2, resource, Scope(), metric, 0, 0, {}, {"value": 1}, [], 9)) == Pulse(
+        2, resource
+    )
+
+
 def test_a_data_point_names_its_session_itself_or_in_its_resource():
     point = mapped_metric(**{"session.id": "of the point"}).item
     assert map_item(point) == MappedMetric(0, PROGRAM, point, "of the point")
