@@ -185,7 +185,7 @@ def _is_of_an_agent(span: Span) -> bool:
 
 
 def _alive(resource: Resource) -> MetricsData:
-    """A gauge that says no more than that there is somebody, now: the same again would be taken for a retry."""
+    """A gauge that says: there is somebody, now. The same bytes again would be taken for a retry."""
     gauge = Gauge([NumberDataPoint({}, 0, time.time_ns(), 1)])
     metric = Metric("agentrund.alive", None, None, gauge)
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, [metric], "")], "")])
