@@ -76,9 +76,10 @@ class RunFolder:
         return sum(end.get("tokens_in", begin.get("tokens_in", 0)) for end, begin in ends)
 
     def subagents(self) -> int:
-        """Agents within agents."""
-        agents = {r["seq"] for r in self.of("agent.start")}
-        return sum(r["parent_seq"] in agents for r in self.of("agent.start"))
+        """Agents within agents: by seq or, where the outer one was written after the inner one, by span."""
+        agents = self.of("agent.start")
+        outer = {r["seq"] for r in agents} | {r["src"]["span"] for r in agents}
+        return sum(r["parent_seq"] in outer or r["src"].get("parent") in outer for r in agents)
 
 
 def truth(runs: list[RunFolder]) -> dict[str, Any]:
