@@ -49,7 +49,7 @@ from agentrund.sequencer.signals import Accounts, Life
 from agentrund.sequencer.trace_hold import Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
 from agentrund.sequencer.trace_tree import Added, TraceTree
-from agentrund.sequencer.waiting import is_deserted, sort_out
+from agentrund.sequencer.waiting import is_complete, is_deserted, sort_out
 
 HELD_BYTES: Final = 128 << 20
 """All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
@@ -123,8 +123,7 @@ class OtlpRuns:
             yield from self._release(trace, batch, now)
         out = self._release_metrics(now)
         for trace in taking.touched:
-            # Spans that only fill what log records tell wait for those, also when all of them are there.
-            if not trace.hold.secondary and trace.tree.is_rooted(trace.hold.sources):
+            if is_complete(trace, self._run_of(trace), self.producers):
                 trace.hold.settle(now)
             if trace.hold.due(now):
                 yield from self.release_hold(trace, now)

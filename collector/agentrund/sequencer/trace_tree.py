@@ -217,15 +217,15 @@ class TraceTree:
         self._holes.pop(parent, None)
         self._past.add(parent)
 
-    def is_rooted(self, sources: Iterable[str]) -> bool:
+    def is_rooted(self, sources: Iterable[str], *, called: bool = True) -> bool:
         """Whether nothing more is to be waited for by spans of ``sources``.
 
         The root is there, or each source's local root is. A local root that is a call does not count:
-        its caller, in another process, ends later and is still to come.
+        its caller, in another process, ends later and is still to come, unless it is not ``called`` any more.
         """
         if any(n.parent is None and not n.pending for n in self._entries):
             return True
-        rooted = {root.source for root in self.roots if not root.leaf}
+        rooted = {root.source for root in self.roots if not (root.leaf and called)}
         return rooted.issuperset(sources)
 
     @property

@@ -34,9 +34,23 @@ def sort_out(
     return ripe, waiting
 
 
+def is_complete(trace: Trace, run: OtlpRun | None, producers: Producers) -> bool:
+    """Whether nothing more is to be waited for by what a trace holds: its root is there.
+
+    Spans that only fill what log records tell wait for those, also when all of them are there.
+    """
+    if trace.hold.secondary:
+        return False
+    return trace.tree.is_rooted(trace.hold.sources, called=not _is_left(run, producers))
+
+
 def is_deserted(run: OtlpRun | None, gone: set[str], producers: Producers) -> bool:
     """Whether a run has nobody any more who could tell of it, now that these are ``gone``."""
-    if run is None or gone.isdisjoint(run.members):
+    return run is not None and not gone.isdisjoint(run.members) and _is_left(run, producers)
+
+
+def _is_left(run: OtlpRun | None, producers: Producers) -> bool:
+    if run is None or run.ended:
         return False
     return all(producers.get(source).exited_at is not None for source in run.members)
 

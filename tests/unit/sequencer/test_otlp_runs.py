@@ -261,6 +261,18 @@ def test_nobody_waits_for_a_caller_that_is_dead(world):
     assert world.run.status == "crashed"
 
 
+def test_a_server_that_lives_on_holds_up_no_verdict_on_its_caller(world):
+    world.take(mapped(5, 1, LLM, session="s"))
+    world.pass_time(HOLD_S)
+    world.exit(1)
+    world.pass_time(1.25)
+    world.take(mapped(3, 2, TOOL, remote=True, name="inner", resource=program("server")), pid=2)
+    world.pass_time(1.25)
+    assert tools(world) == ["inner"]
+    (gone,) = world.run.of(kinds.SOURCE_EXIT)
+    assert gone.payload["source"] == "prog"
+
+
 def test_a_run_is_not_over_while_a_part_of_it_waits_for_its_caller(world):
     world.take(mapped_log(1, trace=None, session="s", joins=TRACE))
     world.pass_time(HOLD_S)
