@@ -6,7 +6,7 @@ TESTS  ?= tests
 FUZZ_S ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test crash crash-short fuzz mutation soak demo bench golden proto clean
+.PHONY: help setup agents check format test crash crash-short fuzz mutation soak demo bench golden proto clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ $(STAMP): pyproject.toml client/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[otel]' --group dev
 	@touch $@
+
+agents: $(STAMP) ## other people's instrumented libraries, for the tests that run real agents (Node's where npm is there)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group agents
+	if command -v npm >/dev/null; then npm install --prefix tests/node --no-audit --no-fund --no-package-lock --loglevel=error; fi
 
 check: $(STAMP) ## lint, format, types, layers, documentation
 	$(BIN)/ruff check --quiet .
