@@ -47,7 +47,7 @@ def work(provider: TracerProvider) -> None:
         with tracer.start_as_current_span("run_python", attributes=TOOL[CONVENTION]):
             if MODE == "hang":
                 provider.force_flush()
-                print("in the tool", flush=True)
+                print("in the tool", flush=True)  # noqa: T201 - what the test waits for
                 time.sleep(60)
             result = json.dumps({"mean": 4.2})
         call = asked.tool_calls[0]
