@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from agentrund.formats import intake_record
 from agentrund.model.otlp import IntakeRecord, Signal
-from support.daemon import Daemon
+from support.daemon import START_S, Daemon
 from support.otlp_build import counter, logs, metrics, span, traces
 from support.otlp_doors import send
 from support.ports import free_port
+from support.strace import straced
 from support.waiting import until
 
 PROGRAM = Path(__file__).parent.parent / "support" / "otel_measured.py"
@@ -134,7 +137,7 @@ def agent(daemon: Daemon, *, ended: bool = False) -> None:
     """A run of this process: it goes on, or has ended by its sender's own word."""
     root = span(1, name="agent", start=time.time(), attributes={"gen_ai.operation.name": "invoke_agent"})
     assert send(daemon, "grpc", Signal.TRACES, traces(root)).kind == "ok"
-    until(lambda: daemon.rows() and daemon.trace(), "the run")
+    until(lambda: any(daemon.root.glob("runs/*/trace.jsonl")), "the run")
     if ended:
         end = LogRecord(event_name="session.end", trace_id=root.trace_id, span_id=root.span_id)
         assert send(daemon, "grpc", Signal.LOGS, logs(end)).kind == "ok"
@@ -196,3 +199,51 @@ def test_something_in_the_place_of_metrics_jsonl_holds_nobody_up(daemon, tmp_pat
     assert outside.read_bytes() == b""
     status = json.loads(daemon.cli("status", "--json").stdout)
     assert status["otlp"]["waiting"] == 0
+
+
+def sent_in_the_end(daemon: Daemon, body: bytes) -> None:
+    """A request of a sender that does not give up; a collector that was killed meanwhile is started again."""
+    while True:
+        with suppress(OSError):
+            assert send(daemon, "protobuf", Signal.METRICS, body).kind == "ok"
+            return
+        daemon.process.wait(START_S)
+        start_again(daemon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", ["interval", "always"])
+@pytest.mark.parametrize("call", ["write", "writev"])
+def test_a_kill_at_any_write_repeats_no_point(tmp_path, sync, call):
+    for n in itertools.count(1):
+        base = tmp_path / str(n)
+        base.mkdir()
+        doors = {door: f"127.0.0.1:{free_port()}" for door in ("otlp_grpc", "http")}
+        with Daemon(base, sync=sync, **doors) as daemon:
+            agent(daemon)
+            first = daemon.process.pid
+            with straced(daemon, "-e", f"inject={call}:signal=KILL:when={n}"):
+                for k in range(3):
+                    sent_in_the_end(daemon, metrics(counter("calls", *range(k * 100, k * 100 + 60))))
+                    until(lambda k=k: len(of_run(daemon)) >= 60 * (k + 1) or gone(daemon), "its lines")
+            if gone(daemon):
+                start_again(daemon)
+            sent_in_the_end(daemon, metrics(counter("last", 1)))
+            until(lambda: of_run(daemon) and of_run(daemon)[-1]["name"] == "last", "a point that comes after")
+            values = [line["value"] for line in of_run(daemon)[:-1]]
+            assert sorted(values) == [k * 100 + i for k in range(3) for i in range(60)]
+            assert stray(daemon) == []
+            assert daemon.cli("verify").stdout == ""
+            if daemon.process.pid == first:
+                break
+    assert n > 3
+
+
+def gone(daemon: Daemon) -> bool:
+    return daemon.process.poll() is not None
+
+
+def start_again(daemon: Daemon) -> None:
+    """Start a collector that was killed inside a call."""
+    daemon.kill()  # which also closes what it left open here
+    daemon.start()

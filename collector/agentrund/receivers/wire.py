@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from agentrund.model.event import Event, Json
@@ -134,8 +135,9 @@ def _note_mapping(client: _Client, mapped: MappedSpan | MappedLog) -> None:
     for event in _events(mapped):
         kept = event.payload.get("attributes")
         if isinstance(kept, dict):
-            for name in kept.keys() - READ_IN_PLACE:
-                _count(client.unmapped, _INDEX.sub(".<n>", name)[:NAME_MAX], limit=NAMES)
+            for name in kept:
+                if (label := _label(name[:NAME_MAX])) is not None:
+                    _count(client.unmapped, label)
 
 
 def _events(mapped: MappedSpan | MappedLog) -> Iterator[Event]:
@@ -147,6 +149,12 @@ def _events(mapped: MappedSpan | MappedLog) -> Iterator[Event]:
             yield from _events(step)
         return
     yield from (event for event in (mapped.opener, mapped.closer, mapped.error) if event is not None)
+
+
+@lru_cache(4096)
+def _label(name: str) -> str | None:
+    """What an attribute is counted as: all indexes of a list together; None where a rule reads it."""
+    return None if name in READ_IN_PLACE else _INDEX.sub(".<n>", name)
 
 
 def _count(counts: dict[str, int], name: str, by: int = 1, *, limit: int = NAMES) -> None:

@@ -92,7 +92,7 @@ class OtlpReplay:
         """A run that was open; a sender over the socket may have ended it since."""
         ended = not actor.state.is_open
         key = await self._restore(actor.files.records(actor.files.trace.size), ended=ended)
-        if self._rqs:
+        if self._machine.stored:
             await self._note_measured(actor.files.measured())
         if key is not None:
             self._runner.restore(key, actor)

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from agentrund.service import maintenance
 from agentrund.service.metrics import FILES, MetricsWriter
 from agentrund.store import folder as folder_module
 from support.inner_collector import Inner
@@ -87,6 +88,24 @@ def test_points_of_a_run_that_was_removed_are_of_no_run(play):
         writer.add(metric_point(2), "20200101_000000_0000")
         assert writer.commit()
         assert [line["src"]["i"] for line in stray(inner)] == [1, 2]
+
+    play(story)
+
+
+def test_a_rebuild_cuts_a_torn_line_off(play):
+    async def story(inner, writer):
+        actor = inner.enter("a")
+        writer.add(metric_point(0), actor.run_id)
+        assert writer.commit()
+        path = inner.folder / "runs" / actor.run_id / "metrics.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole + whole[:-9])
+        await inner.close()
+        maintenance.rebuild(inner.folder, actor.run_id)
+        assert path.read_bytes() == whole
+        (kept,) = (inner.folder / ".agentrund" / "quarantine").iterdir()
+        assert kept.read_bytes() == whole[:-9]
+        inner.start()
 
     play(story)
 
