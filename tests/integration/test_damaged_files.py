@@ -13,6 +13,7 @@ import pytest
 
 from support import otlp_build as build
 from support.daemon import Daemon
+from support.metric_points import metric_line
 from support.otlp_send import send
 from support.raw_client import RawClient
 from support.waiting import until
@@ -63,11 +64,19 @@ def put(path: Path, data: bytes, canary: Path) -> None:
     path.write_bytes(data)
 
 
+SEGMENT = "0000000000000001.jsonl"
 HARMS = [deleted, emptied, cut, zeroed, scrambled, a_folder, a_link, a_fifo]
 
 
 def run_of(root: Path, session: str) -> Path:
     return (root / "sessions" / session).resolve()
+
+
+def otlp_run(root: Path) -> Path:
+    """The run that no session is of."""
+    of_sessions = {link.resolve().name for link in (root / "sessions").iterdir()}
+    (own,) = [path for path in (root / "runs").iterdir() if path.name not in of_sessions]
+    return own
 
 
 PLACES: dict[str, Callable[[Daemon], Path]] = {
@@ -87,6 +96,9 @@ PLACES: dict[str, Callable[[Daemon], Path]] = {
     "analytics": lambda d: run_of(d.root, "ended") / "analytics.json",
     "meta of an ended run": lambda d: run_of(d.root, "ended") / "meta.json",
     "blobs": lambda d: run_of(d.root, "open") / "blobs",
+    "metrics": lambda d: otlp_run(d.root) / "metrics.jsonl",
+    "metrics of no run": lambda d: d.root / ".agentrund" / "metrics" / SEGMENT,
+    "metrics folder": lambda d: d.root / ".agentrund" / "metrics",
     "discovery file": lambda d: d.socket.with_suffix(".json"),
     "socket lock": lambda d: d.socket.with_name(".agentrund.sock.lock"),
 }
@@ -113,13 +125,25 @@ def killed(tmp_path: Path) -> Iterator[Daemon]:
         until((run_of(daemon.root, "open") / "agent.logs").exists, "the transcript")
         send(daemon.otlp, "traces", build.traces(build.span(1, name="root")))
         until(lambda: len(daemon.run_ids()) == 4, "the OTLP run")
+        send(daemon.otlp, "metrics", build.metrics(build.counter("before")))
+        until(lambda: measured(daemon, "before"), "its metrics")
         daemon.kill()
         (daemon.root / ".agentrund" / "quarantine").mkdir(exist_ok=True)
+        stray = daemon.root / ".agentrund" / "metrics"
+        stray.mkdir(exist_ok=True)
+        (stray / SEGMENT).write_bytes(metric_line(None))
         yield daemon
 
 
+def measured(daemon: Daemon, name: str) -> bool:
+    """Whether a point of that name is somewhere."""
+    files = (*daemon.root.glob("runs/*/metrics.jsonl"), *daemon.root.glob(".agentrund/metrics/*.jsonl"))
+    plain = [path for path in files if path.is_file() and not path.is_symlink()]
+    return any(f'"name":"{name}"'.encode() in path.read_bytes() for path in plain)
+
+
 def serves(daemon: Daemon) -> None:
-    """New runs, a resumed run, OTLP."""
+    """New runs, a resumed run, OTLP, metrics."""
     with RawClient(daemon.socket) as client:
         assert client.hello("again", session_id="good")["attempt"] == 2
         client.send(log(1), {"n": 2, "type": "run.end", "status": "ok"})
@@ -132,6 +156,8 @@ def serves(daemon: Daemon) -> None:
         client.send(log(4), {"n": 5, "type": "run.end", "status": "ok"})
         client.acked(5)
     send(daemon.otlp, "traces", build.traces(build.span(2, name="after")))
+    send(daemon.otlp, "metrics", build.metrics(build.counter("after")))
+    until(lambda: measured(daemon, "after"), "metrics")
     wanted = {"good", "new", "open"}
     until(lambda: wanted <= {r["session_id"] for r in daemon.rows() if r["status"] == "ok"}, "the ends")
     assert [r["seq"] for r in daemon.trace(new)] == [1, 2, 3]
