@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -27,7 +28,9 @@ class Suite:
         """Run them; each test is a trial."""
         score = Score(self.name, seed)
         command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *self.paths]
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+        # Wide enough for the reason of a failure.
+        env = {**os.environ, "COLUMNS": "400"}
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=env)
         counts = {
             word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", done.stdout)
         }
