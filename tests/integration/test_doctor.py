@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import grpc
 import pytest
@@ -95,6 +99,46 @@ def test_requests_that_are_too_large_or_none_have_a_sender(daemon, door):
         name = "OTel-X/1"
     message = problems(doctor(daemon))["rejected"]
     assert message.startswith(f"2 requests of {name}")
+
+
+@contextmanager
+def rejected(daemon: Daemon, door: str, body: bytes) -> Iterator[None]:
+    """A request that was too large, on a connection that stays, as an exporter's does."""
+    if door == "grpc":
+        with grpc.insecure_channel(daemon.otlp) as channel:
+            export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+            with pytest.raises(grpc.RpcError) as caught:
+                export(body, timeout=60)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            yield
+        return
+    with closing(http.client.HTTPConnection(daemon.http, timeout=60)) as connection:
+        connection.request("POST", "/v1/traces", body, {"content-type": "application/x-protobuf"})
+        response = connection.getresponse()
+        assert (response.status, bool(response.read())) == (413, True)
+        yield
+
+
+@pytest.mark.parametrize("door", ["grpc", "protobuf"])
+def test_a_request_that_was_rejected_leaves_a_mark_in_the_only_run_of_its_sender(daemon, door):
+    root = span(1, start=time.time(), attributes={"gen_ai.operation.name": "invoke_agent"})
+    send(daemon, "grpc", Signal.TRACES, traces(root, resource={"session.id": "s"}))
+    until(lambda: any(daemon.root.glob("runs/*/trace.jsonl")), "the run")
+    large = traces(span(2, attributes={"text": "x" * 100_000}))
+
+    def marks():
+        return [r for r in daemon.trace() if r["payload"].get("refused") == "otlp_request"]
+
+    with rejected(daemon, door, large):
+        (mark,) = until(marks, "the mark")
+    assert (mark["type"], mark["status"]) == ("log", "WARNING")
+    assert mark["payload"]["message"].startswith("an OTLP request was rejected: ")
+    end = LogRecord(event_name="session.end", trace_id=root.trace_id, span_id=root.span_id)
+    send(daemon, "grpc", Signal.LOGS, logs(end, resource={"session.id": "s"}))
+    until((daemon.run_dir() / "analytics.json").exists, "its analytics")
+    assert json.loads((daemon.run_dir() / "analytics.json").read_text())["dropped"]["refused"] == 1
+    until(lambda: daemon.rows()[0]["status"] != "running", "its row")
+    assert daemon.cli("verify").stdout == ""
 
 
 def test_what_came_can_be_read_when_the_collector_has_gone(daemon):

@@ -21,6 +21,7 @@ from agentrund.sequencer.otlp_commands import (
     Leave,
     Measure,
     OpenRun,
+    Refuse,
     RunKey,
 )
 from agentrund.sequencer.run import RunMachine
@@ -89,6 +90,8 @@ class Executor:
             steps = machine.arrive(command.arrival, now)
         elif isinstance(command, Feed):
             steps = machine.feed(command.source, command.event, now)
+        elif isinstance(command, Refuse):
+            steps = machine.note(command.why, now, refused="otlp_request")
         elif isinstance(command, Leave):
             assert command.clean == (command.cause == "bye")
             ts = now if command.ts is None else command.ts

@@ -35,7 +35,7 @@ class Sink:
     def cut(self) -> bool:
         return self.makes_room
 
-    def note_rejected(self, reason: str, client: str) -> None:
+    def note_rejected(self, reason: str, peer: Peer) -> None:
         self.rejected.append(reason)
 
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:

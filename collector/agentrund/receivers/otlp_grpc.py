@@ -153,8 +153,10 @@ class OtlpGrpcServer:
         try:
             claim = await self._sink.admit(context.time_remaining(), context.peer())
             try:
-                body = await self._read(context, claim)
-                receipt = await self._store(signal, body, context)
+                # Now: of a call that gRPC has ended it does not tell any more whose it was.
+                peer = self.peer_of(context)
+                body = await self._read(context, claim, peer)
+                receipt = await self._store(signal, body, peer)
             finally:
                 claim.close()
         except AgentrundError as error:
@@ -164,9 +166,9 @@ class OtlpGrpcServer:
             await _refuse(context, Unavailable("internal error; see the collector's log"))
         return export_response.encode(signal, Encoding.PROTOBUF, receipt)
 
-    async def _read(self, context: _Context, claim: Claim) -> bytes:
+    async def _read(self, context: _Context, claim: Claim, peer: Peer) -> bytes:
         """The request's one message. Raises Rejected where there is none, Overloaded where it never ends."""
-        peer = context.peer()
+        sender = context.peer()
         read = asyncio.ensure_future(context.read())
         try:
             while not (await asyncio.wait((read,), timeout=READ_S))[0]:
@@ -177,15 +179,14 @@ class OtlpGrpcServer:
             message: object = read.result() if read.done() and not read.cancelled() else None
             read.cancel()
             if message is not None and not isinstance(message, bytes) and not _has_given_up(context):
-                reason = f"{peer} sent no message of at most {self._receive_bytes} bytes"
-                self._sink.note_rejected(reason, _header(context, "user-agent") or "")
+                reason = f"{sender} sent no message of at most {self._receive_bytes} bytes"
+                self._sink.note_rejected(reason, peer)
         if isinstance(message, bytes):
-            self._sink.note_size(peer, len(message), claim)
+            self._sink.note_size(sender, len(message), claim)
             return message
         raise Rejected("bad_otlp", "a request has one message")
 
-    async def _store(self, signal: Signal, body: bytes, context: _Context) -> Receipt:
-        peer = self.peer_of(context)
+    async def _store(self, signal: Signal, body: bytes, peer: Peer) -> Receipt:
         return await self._stores.see_through(self._sink.take(signal, Encoding.PROTOBUF, body, peer))
 
 

@@ -116,7 +116,7 @@ class OtlpHttpApp:
             self._check_length(headers)
             receipt = await self._take(signal, encoding, coding, peer, receive)
         except TooLargeError as error:
-            self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}", client)
+            self._sink.note_rejected(f"{_peer_name(scope)} sent {error.message}", peer)
             raise _Answer(413, Code.RESOURCE_EXHAUSTED, error.message) from error
         except Rejected as error:
             raise _Answer(400, Code.INVALID_ARGUMENT, error.message) from error

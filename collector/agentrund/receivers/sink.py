@@ -45,8 +45,8 @@ class OtlpSink(Protocol):
     def cut(self) -> bool:
         """Whether a request that does not come to its end has to make room for others."""
 
-    def note_rejected(self, reason: str, client: str) -> None:
-        """The door itself rejected a request: it was too large, or none. ``client`` as in ``Peer``."""
+    def note_rejected(self, reason: str, peer: Peer) -> None:
+        """The door itself rejected a request: it was too large, or none."""
 
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
         """Store a request; returning is the promise that it is in a file.

@@ -8,6 +8,7 @@
 | ``Feed`` | ``feed`` |
 | ``Leave`` | ``leave(source, cause, ts, extra_open=open_extra, linger=True)`` |
 | ``Finish`` | ``finish(status, cause, ts)`` |
+| ``Refuse`` | a mark: one of its requests was rejected |
 | ``Measure`` | nothing: a line of metrics.jsonl, of the run or of no run |
 | ``Done`` | nothing: once everything before it is written, ``Intake.done(rq)`` |
 
@@ -88,6 +89,14 @@ class Feed:
 
 
 @dataclass(slots=True, frozen=True)
+class Refuse:
+    """A whole request of a process of the run was rejected."""
+
+    key: RunKey
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
 class Measure:
     """One metric point; ``key`` is None where it belongs to its process and to no run."""
 
@@ -127,6 +136,6 @@ class Done:
     rq: int
 
 
-Command = OpenRun | Join | Adopt | Feed | Measure | Leave | Finish | Done
+Command = OpenRun | Join | Adopt | Feed | Refuse | Measure | Leave | Finish | Done
 Part = Sequence[Command]
 """Commands that follow one another; between two parts somebody else may have a turn. It may be empty."""

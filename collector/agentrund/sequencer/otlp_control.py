@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentrund.model.otlp import Peer, Resource
+from agentrund.model.source import Identity
 from agentrund.sequencer import otlp_ends
-from agentrund.sequencer.otlp_commands import BY_RUN, BY_SESSION, BY_TRACE, Part, RunKey
+from agentrund.sequencer.otlp_commands import BY_RUN, BY_SESSION, BY_TRACE, Part, Refuse, RunKey
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.sequencer.otlp_trace import Trace
 from agentrund.sequencer.producers import Producer
@@ -50,6 +51,18 @@ def end(runs: OtlpRuns, key: RunKey, status: str | None, cause: str, now: float)
     run = runs.runs.get(key)
     if run is not None:
         yield otlp_ends.finish(run, cause, status)
+
+
+def rejected(runs: OtlpRuns, identity: Identity, why: str) -> Iterator[Part]:
+    """A request of a process was rejected unread: a mark in its run, where it has just one that is open."""
+    sources = runs.producers.of_process(identity)
+    keys = [
+        run.key
+        for run in runs.runs.values()
+        if not run.ended and any(run.members.get(source) for source in sources)
+    ]
+    if len(keys) == 1:
+        yield [Refuse(keys[0], why)]
 
 
 def _holding(runs: OtlpRuns) -> list[Trace]:

@@ -140,6 +140,14 @@ class Producers:
         for producer in self._by_id.values():
             producer.last_seen = max(producer.last_seen, now) if producer.beats else producer.last_seen
 
+    def of_process(self, identity: Identity) -> list[str]:
+        """The sources that a process is known under."""
+        return [
+            p.id
+            for p in self._by_id.values()
+            if p.identity.pid is not None and _same_process(p.identity, identity)
+        ]
+
     def forget(self, sources: Iterable[str]) -> None:
         """Give producers up that no run needs."""
         gone = {self._by_id.pop(source).id for source in sources}

@@ -27,6 +27,7 @@ from agentrund.sequencer.otlp_commands import (
     Leave,
     Measure,
     OpenRun,
+    Refuse,
     RunKey,
 )
 from agentrund.service.metrics import MetricsWriter
@@ -157,6 +158,8 @@ class OtlpRunner:
     def _perform(self, command: Command) -> None:
         if isinstance(command, Feed):
             self._feed(command)
+        elif isinstance(command, Refuse):
+            self._actor(command.key).request_rejected(command.why)
         elif isinstance(command, Measure):
             self._metrics.add(command.point, self._run_of_metric(command.key))
         elif isinstance(command, Done):

@@ -12,15 +12,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
-from agentrund.model.errors import Damaged, Rejected, Unavailable
+from agentrund.model.errors import AgentrundError, Damaged, Rejected, Unavailable
 from agentrund.model.otlp import Encoding, IntakeRecord, Mapped, Peer, Signal
 from agentrund.model.source import Identity
 from agentrund.receivers.budget import Budget, Claim
 from agentrund.receivers.decode import mapping, otlp
 from agentrund.receivers.sink import Receipt, Taken
 from agentrund.receivers.wire import Wire
+from agentrund.sequencer import otlp_control
 from agentrund.sequencer.otlp_commands import Part
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.service.admission import Admission
@@ -44,6 +46,8 @@ BACKLOG_REQUESTS: Final = 100_000
 BACKLOG_BYTES: Final = 1 << 30
 """Acknowledged and not worked off: a minute's work on the disk; beyond it senders wait."""
 TELL_EVERY_S: Final = 60.0
+MARKS_AT_ONCE: Final = 32
+"""Rejected requests of which a mark in their senders' runs is under way."""
 STOP_S: Final = 2.0
 """At a stop the worker gets this long; the journal keeps the rest for the next start."""
 
@@ -105,6 +109,7 @@ class OtlpService:
         self._is_short = False
         """Memory is short: what is held for its order is to be written."""
         self._stopping = False
+        self._marking: set[asyncio.Task[None]] = set()
         self.wire = Wire(clock.iso(clock.now()))
         self.received = 0
         self.duplicates = 0
@@ -134,14 +139,25 @@ class OtlpService:
         """A request was read, for which there was ``claim``."""
         self.admission.note(sender, size, claim)
 
-    def note_rejected(self, reason: str, client: str) -> None:
-        """A request was rejected by the door itself: counted, and said once a minute."""
+    def note_rejected(self, reason: str, peer: Peer) -> None:
+        """A request was rejected by the door itself: counted, said once a minute, and in its sender's run."""
         self.rejected += 1
-        self.wire.note_rejected(client)
+        self.wire.note_rejected(peer.client)
+        if len(self._marking) < MARKS_AT_ONCE:
+            mark = asyncio.create_task(self._mark(reason, peer))
+            self._marking.add(mark)
+            mark.add_done_callback(self._marking.discard)
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
             log.warning("an OTLP request was rejected: %s (%d so far)", reason, self.rejected)
+
+    async def _mark(self, reason: str, peer: Peer) -> None:
+        """Leave a mark in the run of the process whose request was rejected, where it has just one."""
+        with suppress(AgentrundError):
+            identity = (await self._finder.find(peer)).identity
+            if identity.pid is not None:
+                await self.after_all(lambda: otlp_control.rejected(self._machine, identity, reason))
 
     async def take(self, signal: Signal, encoding: Encoding, body: bytes, peer: Peer) -> Receipt:
         """Store a request. Raises Rejected where it is none, Unavailable where it cannot be stored."""
@@ -153,7 +169,7 @@ class OtlpService:
                 else:
                     bad.append(why)
         except Rejected as error:
-            self.note_rejected(error.message, peer.client)
+            self.note_rejected(error.message, peer)
             raise
         if not body:
             return Receipt(Taken.EMPTY)
@@ -357,6 +373,8 @@ class OtlpService:
     async def stop(self) -> None:
         """Work off what was acknowledged, as far as a stop has time; feed what is held. Runs stay open."""
         self._stopping = True
+        for mark in self._marking:
+            mark.cancel()
         self._replay.stop()
         self._wake.set()
         if self._worker is not None and not self._may_work.is_set():

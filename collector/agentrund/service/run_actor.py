@@ -183,6 +183,11 @@ class RunActor:
             self._sync_failed_at = now
             self._perform(self.machine.note(_SYNC_FAILED, self._clock.now(), sync_failed=why))
 
+    def request_rejected(self, why: str) -> None:
+        """A whole request of one of its processes was rejected."""
+        what = f"an OTLP request was rejected: {why}"
+        self._perform(self.machine.note(what, self._clock.now(), refused="otlp_request"))
+
     def leave(
         self,
         source: str,

@@ -4,7 +4,7 @@ import pytest
 
 from agentrund.model.otlp import Peer, SpanKind
 from agentrund.sequencer import otlp_control
-from agentrund.sequencer.otlp_commands import BY_SESSION, BY_TRACE, RunKey
+from agentrund.sequencer.otlp_commands import BY_SESSION, BY_TRACE, Refuse, RunKey
 from support.otlp_build import PROGRAM, T0, TRACE, mapped, mapped_log
 from support.otlp_world import World, identity
 
@@ -32,6 +32,25 @@ def miss(world: World, seconds: float) -> None:
 def end(world: World, key: RunKey, status: str | None = None) -> None:
     for part in otlp_control.end(world.runs, key, status, "told", T0 + world.now):
         world.perform(part)
+
+
+def marked(world: World, pid: int = 1) -> list[Refuse]:
+    return [c for part in otlp_control.rejected(world.runs, identity(pid), "too large") for c in part]
+
+
+def test_a_rejected_request_leaves_a_mark_in_the_only_open_run_of_its_process(world):
+    assert marked(world) == []
+    world.take(mapped(1))
+    world.pass_time(1)
+    assert marked(world, pid=2) == []
+    assert marked(world) == [Refuse(RunKey(BY_TRACE, TRACE), "too large")]
+    world.perform(marked(world))
+    assert world.run.records[-1].payload["refused"] == "otlp_request"
+    world.take(mapped(2, trace="22" * 16))
+    world.pass_time(1)
+    assert marked(world) == [], "which of the two would be a guess"
+    world.pass_time(60)
+    assert marked(world) == [], "they have ended"
 
 
 def begun() -> list:
