@@ -79,7 +79,7 @@ def check(daemon: Daemon, agents: list[Busy], *, collector_lived: bool, run_id: 
         assert len(got) >= (promised if agent.killed else agent.count), agent.name
     assert not [r for r in trace if "lost" in r["payload"]]
     # A collector that was killed had perhaps not heard of an agent that was killed with it.
-    heard = {r["payload"]["pid"] for r in trace if r["type"] in ("run.start", "source.join")}
+    heard = {r["payload"]["pid"] for r in trace if r["type"] in ("run.start", "run.resume", "source.join")}
     deaths = [r for r in trace if r["type"] == "source.exit" and "process exited" in r["payload"]["cause"]]
     assert len(deaths) == sum(agent.killed and agent.process.pid in heard for agent in agents)
     assert all(agent.process.pid in heard for agent in agents if not agent.killed)
