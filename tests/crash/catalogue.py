@@ -152,6 +152,16 @@ _HERE: Final = "tests/integration/"
 
 SUITES: Final = (
     Suite(
+        "overload",
+        "memory, sizes, bombs, deaf and silent peers",
+        (
+            f"{_HERE}test_limits.py",
+            f"{_HERE}test_overload.py",
+            f"{_HERE}test_short_runs.py",
+            f"{_HERE}test_five_times.py",
+        ),
+    ),
+    Suite(
         "storage",
         "no room, no inodes, EIO, EROFS, short writes, slow disks; files harmed under the writer and at the start",
         (
@@ -167,16 +177,6 @@ SUITES: Final = (
         "sync",
         "what is on the disk before it is acknowledged, and failed syncs",
         (f"{_HERE}test_durability.py", f"{_HERE}test_slow_disk.py", f"{_HERE}test_partly_held.py"),
-    ),
-    Suite(
-        "overload",
-        "memory, sizes, bombs, deaf and silent peers",
-        (
-            f"{_HERE}test_limits.py",
-            f"{_HERE}test_overload.py",
-            f"{_HERE}test_short_runs.py",
-            f"{_HERE}test_five_times.py",
-        ),
     ),
     Suite(
         "encodings",
