@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import grpc
 import pytest
@@ -69,6 +71,12 @@ def begin(daemon: Daemon, session: str = "s") -> None:
     send(daemon.otlp, "traces", otlp_build.traces(span, resource=PROG, scope="logfire"))
 
 
+def has_open(daemon: Daemon, name: str) -> bool:
+    """Whether the collector has a file of that name open."""
+    fds = Path(f"/proc/{daemon.process.pid}/fd")
+    return any(os.path.realpath(fd).endswith(f"/{name}") for fd in fds.iterdir())
+
+
 def refusal(call) -> tuple[str, str]:
     with pytest.raises(grpc.RpcError) as caught:
         call()
@@ -116,6 +124,15 @@ def test_what_is_not_told_over_otlp_is_not_ended(daemon):
             assert "over the socket" in details
         for request in (pb.EndRunRequest(run_id="../../etc"), pb.EndRunRequest(session_id="nobody's")):
             assert refusal(lambda request=request: stub.EndRun(request, timeout=WAIT_S))[0] == "NOT_FOUND"
+
+
+def test_ending_a_run_again_that_nobody_holds_any_more_changes_nothing(daemon):
+    with control(daemon) as stub:
+        say(daemon)
+        (run,) = stub.EndRun(pb.EndRunRequest(session_id="s"), timeout=WAIT_S).runs
+        until(lambda: not has_open(daemon, "trace.jsonl"), "its release")
+        for request in (pb.EndRunRequest(run_id=run.run_id), pb.EndRunRequest(session_id="s")):
+            assert list(stub.EndRun(request, timeout=WAIT_S).runs) == [run]
 
 
 # -- heartbeats -------------------------------------------------------------------------------------

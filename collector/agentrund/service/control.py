@@ -123,8 +123,9 @@ class Control:
                 yield from otlp_control.end(self._machine, key, status, cause, now)
 
         await self._otlp.after_all(decide)
-        if keys:
-            return [await self._stored(key) for key in keys]
+        run_ids = dict.fromkeys(run_id for key in keys if (run_id := self._runner.run_id_of(key)) is not None)
+        if run_ids:
+            return [await self._stored(run_id) for run_id in run_ids]
         if name == RunName():
             raise NoSuchRun("this process has no run under way", hint="name a run or its session")
         return [self._ended(await self.run(name))]
@@ -146,11 +147,10 @@ class Control:
             raise UsageError(f"run {info.run_id} is told over the socket", hint="its owner ends it there")
         return info
 
-    async def _stored(self, key: RunKey) -> RunInfo:
-        run_id = self._runner.run_id_of(key)
-        actor = None if run_id is None else self._runs.resident(run_id)
-        if actor is None:
-            raise Unavailable(f"{key} is not written yet", hint="call again")
+    async def _stored(self, run_id: str) -> RunInfo:
+        actor = self._runs.resident(run_id)
+        if actor is None:  # it had ended before, and was let go of
+            return await self.run(RunName(run_id))
         info = self._info(actor)
         await self._runs.syncing.kept(actor.files.unsynced)
         return info
