@@ -22,6 +22,7 @@ from typing import Final
 
 from agentrund.model.event import Json
 from agentrund.model.otlp import Fault, MappedSpan, SpanKind
+from agentrund.sequencer.faults import Faults
 from agentrund.sequencer.logged_steps import LoggedSteps
 from agentrund.sequencer.trace_hold import Held
 
@@ -106,7 +107,7 @@ class TraceTree:
 
     __slots__ = (
         *("_callers", "_calls", "_children", "_entries", "_holes", "_nodes", "_past", "_tops"),
-        *("_fault_types", "_fault_words", "_wordless", "logged", "roots"),
+        *("_faults", "logged", "roots"),
     )
 
     def __init__(self) -> None:
@@ -115,16 +116,13 @@ class TraceTree:
         self._children: dict[str, list[Node]] = {}
         self._calls: dict[tuple[str, bool], list[Node]] = {}
         """Model calls by parent, those of client libraries and those of instrumentations apart."""
-        self._callers: set[str] = set()
+        self._callers: frozenset[str] = frozenset()
         """Sources that call models."""
-        self._tops: set[str] = set()
+        self._tops: frozenset[str] = frozenset()
         """Sources of spans without a parent."""
         self._holes: dict[str, Node] = {}
-        self._past: set[str] = set()
-        self._fault_types: set[str] = set()
-        self._fault_words: set[str] = set()
-        self._wordless: set[str] = set()
-        """Types of faults that came without words."""
+        self._past: set[str] | None = None
+        self._faults: Faults | None = None
         self.roots: list[Root] = []
         self.logged = LoggedSteps()
 
@@ -194,14 +192,16 @@ class TraceTree:
         if node.entry:
             self._entries.append(node)
             if node.parent is None:
-                self._tops.add(node.source)
+                self._tops |= {node.source}
         if node.kind is SpanKind.LLM:
-            self._callers.add(node.source)
+            self._callers |= {node.source}
             if node.parent is not None:
                 self._calls.setdefault((node.parent, node.shadow), []).append(node)
         if node.parent is not None:
             self._children.setdefault(node.parent, []).append(node)
-            is_known = node.entry or node.logged or node.parent in self._nodes or node.parent in self._past
+            is_known = (
+                node.entry or node.logged or node.parent in self._nodes or node.parent in (self._past or ())
+            )
             if not is_known:
                 self._holes.setdefault(node.parent, node)
 
@@ -215,6 +215,7 @@ class TraceTree:
     def was_there(self, parent: str) -> None:
         """A parent that is not known again since a restart had come before it."""
         self._holes.pop(parent, None)
+        self._past = self._past or set()
         self._past.add(parent)
 
     def is_rooted(self, sources: Iterable[str], *, called: bool = True) -> bool:
@@ -284,9 +285,21 @@ class TraceTree:
 
     def forget(self) -> None:
         """Give up what is known of a trace that has ended long ago; its holes and roots stay."""
-        for known in (self._nodes, self._children, self._calls, self._entries, self._callers, self._tops):
+        for known in (self._nodes, self._children, self._calls, self._entries):
             known.clear()
+        self._callers = self._tops = frozenset()
         self.logged = LoggedSteps()
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def told(self, fault: Fault) -> bool:
+        """Whether the trace has told this fault already."""
+        return self._faults is not None and self._faults.told(fault)
+
+    def tell(self, fault: Fault) -> None:
+        """Remember a fault as told."""
+        self._faults = self._faults or Faults()
+        self._faults.tell(fault)
 
     # -- places -----------------------------------------------------------------------------------
 
@@ -404,24 +417,6 @@ class TraceTree:
                 stack += self._children.get(inner.id, ())
         return False
 
-    # -- faults -----------------------------------------------------------------------------------
-
-    def told(self, fault: Fault) -> bool:
-        """Whether the trace has told this fault: its words, or its type where one of the two has no words."""
-        kind = _type_of(fault)
-        if fault.message:
-            return fault.message in self._fault_words or kind in self._wordless
-        return kind in self._fault_types
-
-    def tell(self, fault: Fault) -> None:
-        """Remember a fault as told."""
-        kind = _type_of(fault)
-        self._fault_types.add(kind)
-        if fault.message:
-            self._fault_words.add(fault.message)
-        else:
-            self._wordless.add(kind)
-
 
 def _may_be_agent(node: Node) -> bool:
     return node.kind is SpanKind.AGENT or node.entry
@@ -446,8 +441,3 @@ def _take_opening(span: MappedSpan, notice: MappedSpan) -> None:
 
 def _overlap(one: Node, other: Node) -> bool:
     return one.start_ns <= other.end_ns and other.start_ns <= one.end_ns
-
-
-def _type_of(fault: Fault) -> str:
-    """Less its module."""
-    return fault.type.rpartition(".")[2]
