@@ -135,6 +135,17 @@ def test_ending_a_run_again_that_nobody_holds_any_more_changes_nothing(daemon):
             assert list(stub.EndRun(request, timeout=WAIT_S).runs) == [run]
 
 
+def test_a_session_that_began_and_ended_at_once_is_gone_on_with(daemon):
+    with control(daemon) as stub:
+        for attempt, process in enumerate(("one", "another"), 1):
+            say(daemon, instance=process)
+            (ended,) = stub.EndRun(pb.EndRunRequest(session_id="s"), timeout=WAIT_S).runs
+            (run,) = stub.Status(pb.StatusRequest(session_id="s"), timeout=WAIT_S).runs
+            assert run == ended
+            assert (run.run_id, run.attempt, run.status) == (*daemon.run_ids(), attempt, "ok")
+        assert os.readlink(daemon.root / "sessions" / "s") == f"../runs/{run.run_id}"
+
+
 # -- heartbeats -------------------------------------------------------------------------------------
 
 

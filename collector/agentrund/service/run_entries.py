@@ -64,8 +64,9 @@ class RunEntries:
         self._chores.do("latest", partial(self._root.point_latest, actor.run_id))
 
     def _announce(self, actor: RunActor) -> None:
+        # Also of a run that has ended with the same write: its session may be taken up again.
+        self._point_session(actor.state)
         if actor.state.is_open:
-            self._point_session(actor.state)
             actor.files.write(layout.META, meta.encode(actor.state))
 
     def adopt(self, run_id: str, session_id: str) -> None:
