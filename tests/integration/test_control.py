@@ -49,11 +49,14 @@ def control(daemon: Daemon) -> Iterator[ControlStub]:
         yield ControlStub(channel)
 
 
-def say(daemon: Daemon, session: str = "s", name: str = "said", instance: str = "prog") -> None:
+def say(
+    daemon: Daemon, session: str = "s", name: str = "said", instance: str = "prog", run_id: str | None = None
+) -> None:
     """One log record, which is held for seconds before it is written."""
     attributes = otlp_build.key_values({"session.id": session})
     record = LogRecord(event_name=name, attributes=attributes)
-    send(daemon.otlp, "logs", otlp_build.logs(record, resource={"service.instance.id": instance}))
+    headers = () if run_id is None else (("x-agentrund-run-id", run_id),)
+    send(daemon.otlp, "logs", otlp_build.logs(record, resource={"service.instance.id": instance}), headers)
 
 
 def begin(daemon: Daemon, session: str = "s") -> None:
@@ -144,6 +147,16 @@ def test_a_session_that_began_and_ended_at_once_is_gone_on_with(daemon):
             assert run == ended
             assert (run.run_id, run.attempt, run.status) == (*daemon.run_ids(), attempt, "ok")
         assert os.readlink(daemon.root / "sessions" / "s") == f"../runs/{run.run_id}"
+
+
+@pytest.mark.parametrize("by", ["run_id", "session_id"])
+def test_a_run_that_was_resumed_under_another_name_is_ended_under_all_of_them(daemon, by):
+    with control(daemon) as stub:
+        say(daemon)
+        (run,) = stub.EndRun(pb.EndRunRequest(session_id="s"), timeout=WAIT_S).runs
+        say(daemon, name="later", run_id=run.run_id)
+        (again,) = stub.EndRun(pb.EndRunRequest(**{by: getattr(run, by)}), timeout=WAIT_S).runs
+        assert (again.run_id, again.status, again.attempt) == (run.run_id, "ok", 2)
 
 
 # -- heartbeats -------------------------------------------------------------------------------------

@@ -133,13 +133,12 @@ class Control:
     def _keys(self, peer: Peer, name: RunName, resource: Mapping[str, str], now: float) -> list[RunKey]:
         if name == RunName():
             return otlp_control.keys_of_process(self._machine, peer, _resource(resource), now)
-        key = self._key(name)
-        return [] if key is None else [key]
-
-    def _key(self, name: RunName) -> RunKey | None:
-        if name.run_id is not None and (known := self._runner.key_of(name.run_id)) is not None:
-            return known
-        return otlp_control.key_of_run(self._machine, name.run_id, name.session_id)
+        run_id = name.run_id if name.session_id is None else self._runs.session_target(name.session_id)
+        keys = [otlp_control.key_of_run(self._machine, name.run_id, name.session_id)]
+        if run_id is not None:
+            # Resumed by its id a run has another key than before.
+            keys += [otlp_control.key_of_run(self._machine, run_id, None), *self._runner.keys_of(run_id)]
+        return list(dict.fromkeys(key for key in keys if key is not None))
 
     @staticmethod
     def _ended(info: RunInfo) -> RunInfo:

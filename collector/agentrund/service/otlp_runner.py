@@ -80,9 +80,9 @@ class OtlpRunner:
         """The run of a key."""
         return self._run_of.get(key)
 
-    def key_of(self, run_id: str) -> RunKey | None:
-        """The key a run is told under; None where it is not told over OTLP, or has been forgotten."""
-        return next((key for key, known in self._run_of.items() if known == run_id), None)
+    def keys_of(self, run_id: str) -> list[RunKey]:
+        """The keys a run has been told under; none where it is not told over OTLP, or has been forgotten."""
+        return [key for key, known in self._run_of.items() if known == run_id]
 
     @property
     def waiting(self) -> bool:
