@@ -220,5 +220,5 @@ def _log(fields: Any, i: int, around: _Around) -> LogItem:
 
 
 def _dropped(fields: Any, *kinds: str) -> Json:
-    counts = {kind: whole(fields, f"dropped{kind.capitalize()}Count") for kind in kinds}
+    counts = {kind: whole(fields, f"dropped{kind.capitalize()}Count", bits=32) for kind in kinds}
     return {kind: count for kind, count in counts.items() if count}

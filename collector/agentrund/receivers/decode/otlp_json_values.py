@@ -97,7 +97,7 @@ def items(of: Any, key: str, *, of_kind: type = dict) -> list[Any]:
     return value
 
 
-def whole(of: Any, key: str, names: Callable[[str], int] | None = None) -> int:
+def whole(of: Any, key: str, names: Callable[[str], int] | None = None, *, bits: int = 64) -> int:
     """An unsigned integer field, 0 where it is absent; ``names`` reads an enum's. Raises Malformed."""
     value = _fields(of).get(key)
     if value is None:
@@ -107,7 +107,7 @@ def whole(of: Any, key: str, names: Callable[[str], int] | None = None) -> int:
         number = names(value) if names and named else _integer(value)
     except ValueError:
         number = -1
-    if not 0 <= number < _UINT64:
+    if not 0 <= number < 1 << bits:
         raise Malformed(f"`{key}` is no number that it can be")
     return number
 

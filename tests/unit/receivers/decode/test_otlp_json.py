@@ -177,6 +177,7 @@ def test_values_as_clients_write_them(value, read):
         {"status": {"code": "STATUS_CODE_FINE"}},
         {"events": [{"attributes": [None]}]},
         {"links": [{"traceId": "xy"}]},
+        {"droppedLinksCount": 2**32},
     ],
 )
 def test_a_bad_item_costs_itself_and_not_its_batch(wrong):
