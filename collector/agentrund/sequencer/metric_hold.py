@@ -87,9 +87,11 @@ class MetricHold:
             ripe = [held for held in queue if over or known is not None or now >= held.at + WAIT_S]
             out += [Measure(key, held.point) for held in ripe]
             self._size -= sum(_size(held.point) for held in ripe)
-            del queue[: len(ripe)]
-            if not queue:
+            if len(ripe) == len(queue):
                 del self._queues[sender]
+            elif ripe:
+                # Not the first ones: a request that was put off comes after later ones.
+                self._queues[sender] = [held for held in queue if now < held.at + WAIT_S]
         return out
 
     @staticmethod

@@ -233,3 +233,15 @@ def test_every_point_is_written_once_in_order_and_opens_nothing(steps):
     for measure in world.executor.measured:
         if measure.key is not None and measure.key.by != BY_SESSION:
             assert measure.key in opened
+
+
+def test_a_request_that_was_put_off_is_taken_after_later_ones_and_each_point_is_written_once():
+    world = World()
+    world.now = 30.0
+    late = world.take(mapped_metric(0, name="later"))
+    world.now = 0.0
+    early = world.take(mapped_metric(0, name="earlier"))
+    world.pass_time(WAIT_S)
+    assert (placed(world), world.executor.done) == ([(None, "earlier")], [early])
+    world.pass_time(30)
+    assert (placed(world), world.executor.done) == ([(None, "earlier"), (None, "later")], [early, late])
