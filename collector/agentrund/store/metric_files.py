@@ -215,9 +215,11 @@ class RunMetrics:
         if self._full and metric_lines.left_out(self._lines.last_line()) is not None:
             self._lines.write_last(line)
         else:
+            # Queued it is there, also where the disk refuses it now: at the next try it is written over.
+            self._full = True
             self._lines.add(line)
             self._lines.commit()
-        self._full, self._counted = True, self._left_out
+        self._counted = self._left_out
 
     def close(self) -> None:
         """Close the file."""

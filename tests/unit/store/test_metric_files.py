@@ -139,6 +139,22 @@ def test_a_full_disk_keeps_the_queue(place, monkeypatch):
     assert place.origins() == [(7, 0), (7, 1), (7, 2)]
 
 
+def test_a_full_disk_makes_no_second_last_line(place, monkeypatch):
+    file = place.run(limit=len(LINE))
+
+    def full(_fd, _data):
+        raise OSError(28, "No space left on device")
+
+    write(file, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module.os, "write", full)
+        for n in (1, 2):
+            with pytest.raises(Unavailable, match="No space left"):
+                write(file, n)
+    write(file, 3)
+    assert [line.get("left_out") for line in place.lines()] == [None, 3]
+
+
 @pytest.mark.parametrize(
     ("harm", "left"),
     [
