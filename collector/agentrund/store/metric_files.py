@@ -251,7 +251,7 @@ class StrayMetrics:
     def make_room(self, rq: int) -> None:
         """Before each line, of request ``rq``: choose its segment. Raises OSError or Unavailable."""
         if self._lines is not None and self._lines.size >= self._segment_bytes:
-            self._lines.commit()
+            self.commit()
             self._lines = None
         if self._lines is None:
             self._lines = self._begin(rq)

@@ -254,3 +254,13 @@ def test_something_in_the_place_of_a_segment_is_passed_by(place, tmp_path):
     add(place.stray(), 7)
     written = place.path / "0000000000000006.jsonl"
     assert len(written.read_bytes().splitlines()) == 2
+
+
+def test_something_in_the_place_of_a_full_segment_is_passed_by(place):
+    stray = place.stray(size=1)
+    stray.make_room(5)
+    stray.add(metric_line(None, 5, rq=5))
+    (place.path / "0000000000000005.jsonl").mkdir()
+    add(stray, 7)
+    with place.folder() as at:
+        assert [list(origins(at, f"{n:016d}.jsonl")) for n in (6, 7)] == [[(5, 5)], [(7, 7)]]
