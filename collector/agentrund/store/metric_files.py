@@ -295,10 +295,11 @@ class StrayMetrics:
             self._lines.commit()
 
     def origins(self) -> Iterator[tuple[int, int]]:
-        """Request and item of every line. Raises OSError or Unavailable."""
+        """Request and item of every line; something in the place of a segment has none. Raises OSError."""
         with self._folder() as folder:
             for name in _segments(folder):
-                yield from origins(folder, name)
+                with suppress(Unavailable):
+                    yield from origins(folder, name)
 
     def close(self) -> None:
         """Close the file."""
