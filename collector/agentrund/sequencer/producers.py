@@ -74,6 +74,8 @@ class Producers:
                 known.last_seen = max(known.last_seen, now)
                 if known.identity.pid is None:
                     known.identity = identity
+                if len(resource.attributes) > len(known.resource.attributes):
+                    known.resource = resource  # a heartbeat may say less of it than its exporter
                 known.hung_up = peer.hung_up and known.identity.pid is None
                 if known.cause == HEARTBEAT_LOST:
                     # It was cut off, not dead.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentrund.model.otlp import Peer, SpanKind
+from agentrund.model.otlp import Peer, Resource, SpanKind
 from agentrund.sequencer import otlp_control
 from agentrund.sequencer.otlp_commands import BY_SESSION, BY_TRACE, Refuse, RunKey
 from support.otlp_build import PROGRAM, T0, TRACE, mapped, mapped_log
@@ -84,6 +84,15 @@ def test_a_process_that_is_watched_dies_when_it_is_seen_to(world):
     assert beat(world, Peer("127.0.0.1", 4000, identity=identity(1)))[0] is False
     miss(world, TIMEOUT_S * 2)
     assert world.run.status == "running"
+
+
+def test_what_a_heartbeat_says_of_its_sender_is_not_all_that_its_exporter_tells(world):
+    instance = {"service.instance.id": PROGRAM.attributes["service.instance.id"]}
+    otlp_control.beat(world.runs, REMOTE, Resource(instance), T0)
+    world.take(*begun(), pid=None, host="10.0.0.1")
+    world.pass_time(10)
+    start = world.run.records[0].payload
+    assert (start["service"], start["resource"]) == ("demo", PROGRAM.attributes)
 
 
 def test_our_own_standstill_is_nobodys_silence(world):
