@@ -34,8 +34,10 @@ class PeerFinder:
         self._looking: dict[_Connection, asyncio.Future[Identity | None]] = {}
         self._boot_id = boot_id()
 
-    async def find(self, peer: Peer) -> Peer:
+    async def find(self, peer: Peer, *, afresh: bool = False) -> Peer:
         """The peer with its process, as far as the kernel tells. Unchanged for other hosts.
+
+        ``afresh``: by what the kernel says now, and nothing that is remembered of its port.
 
         Raises Overloaded where there is no descriptor left to look with.
         """
@@ -45,13 +47,13 @@ class PeerFinder:
         if not socket_owner.is_local(peer.host):
             return peer
         try:
-            return await self._find_local(peer, (peer.host, peer.port, peer.our_port))
+            return await self._find_local(peer, (peer.host, peer.port, peer.our_port), afresh=afresh)
         except OSError as error:
             # Who it is must be known before anything is taken from it: it sends again.
             raise Overloaded(f"cannot look at your process now: {error.strerror}", retry_s=RETRY_S) from error
 
-    async def _find_local(self, peer: Peer, key: _Connection) -> Peer:
-        identity = self._known.get(key)
+    async def _find_local(self, peer: Peer, key: _Connection, *, afresh: bool) -> Peer:
+        identity = None if afresh else self._known.get(key)
         if identity is None or not _lives(identity):
             # A port is used again by the next connection: only a living owner is remembered.
             found = await self._look_up_once(key)

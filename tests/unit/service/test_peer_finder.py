@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+import struct
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 
 from agentrund.model.errors import Overloaded
 from agentrund.model.otlp import Peer
+from agentrund.model.source import Identity
 from agentrund.service.peer_finder import PeerFinder
 
 CHILD = """
@@ -54,9 +56,9 @@ def finder():
     return PeerFinder()
 
 
-def find(finder: PeerFinder, *peers: Peer) -> list[Peer]:
+def find(finder: PeerFinder, *peers: Peer, afresh: bool = False) -> list[Peer]:
     async def all_of_them() -> list[Peer]:
-        return [await finder.find(peer) for peer in peers]
+        return [await finder.find(peer, afresh=afresh) for peer in peers]
 
     return asyncio.run(all_of_them())
 
@@ -76,6 +78,8 @@ def test_the_last_words_of_a_process_are_still_its_own(server, our_port, finder)
     [dead] = find(finder, Peer(*address, our_port=our_port))
     assert living.identity.pid == child.pid
     assert (dead.identity, dead.hung_up) == (living.identity, False)
+    [nobody] = find(finder, Peer(*address, our_port=our_port), afresh=True)
+    assert (nobody.identity, nobody.hung_up) == (Identity(), True), "they let nobody in"
 
 
 def test_a_connection_that_is_gone_already_has_hung_up(server, our_port, finder):
@@ -131,4 +135,23 @@ def test_a_port_with_a_connection_to_each_of_our_doors_is_told_apart(server, our
         there = Peer(*one.getsockname(), our_port=other.getsockname()[1])
         found = find(finder, Peer(*one.getsockname(), our_port=our_port), there)
         assert [peer.identity.pid for peer in found] == [os.getpid(), child.pid]
+        child.stdin.close()
+
+
+def test_a_port_that_another_process_uses_again_is_that_ones_where_it_is_looked_up_afresh(
+    server, our_port, finder
+):
+    with ExitStack() as held:
+        for _ in range(PORTS):
+            with socket.create_connection(server.getsockname()) as one:
+                address = one.getsockname()
+                [before] = find(finder, Peer(*address, our_port=our_port))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            command = [sys.executable, "-c", SAME_PORT, repr(address), repr(server.getsockname())]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            held.enter_context(child)
+            if child.stdout.readline() == "\n":
+                break  # else a stranger has that port
+        [after] = find(finder, Peer(*address, our_port=our_port), afresh=True)
+        assert [peer.identity.pid for peer in (before, after)] == [os.getpid(), child.pid]
         child.stdin.close()
