@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentrund.service import known_sources
-from agentrund.service.known_sources import REMEMBER_S, KnownSources
+from agentrund.service.known_sources import REMEMBER_S, SLACK_S, KnownSources
 
 
 def test_a_source_is_known_for_an_hour_after_the_end_of_its_run():
@@ -12,7 +12,7 @@ def test_a_source_is_known_for_an_hour_after_the_end_of_its_run():
     known.ended("one", ["a"], 0.0)
     known.expire(REMEMBER_S)
     assert known.run_of("a") == "one"
-    known.expire(REMEMBER_S + 1)
+    known.expire(REMEMBER_S + SLACK_S + 1)
     assert known.run_of("a") is None
 
 
