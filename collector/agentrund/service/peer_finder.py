@@ -12,7 +12,7 @@ from agentrund.model.errors import Overloaded
 from agentrund.model.otlp import Peer
 from agentrund.model.source import Identity
 from agentrund.service import socket_owner
-from agentrund.service.process_watch import boot_id, process_uid, start_time
+from agentrund.service.process_watch import boot_id, start_time
 
 _REMEMBERED: Final = 1024
 """Connections remembered; a look-up costs some milliseconds, an entry some hundred bytes."""
@@ -84,7 +84,7 @@ class PeerFinder:
             self._known.popitem(last=False)
 
     def _look_up(self, port: int, our_port: int) -> Identity | None:
-        """Who holds the other end; None where nobody does any more."""
+        """Who holds the other end, and whose it is; None where nobody holds it any more."""
         recent = list(
             dict.fromkeys(i.pid for i in list(self._known.values())[-_RECENT:] if i.pid is not None)
         )
@@ -96,7 +96,7 @@ class PeerFinder:
             uid = entry.uid
             pid = socket_owner.holder(entry, recent)
             if pid is not None:
-                return Identity(pid, start_time(pid), self._boot_id, process_uid(pid))
+                return Identity(pid, start_time(pid), self._boot_id, uid)
             # Not ours to see; or it is dying, and its socket closes after its list of files is gone.
             time.sleep(_DYING_S)
         # In a pid namespace of its own: its user is known all the same.

@@ -149,14 +149,6 @@ def is_running(pid: int, start: int | None) -> bool:
     return fields is not None and int(fields[19]) == start and fields[0] not in (b"Z", b"X")
 
 
-def process_uid(pid: int) -> int | None:
-    """Whose process it is."""
-    try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return None
-
-
 def process_groups(pid: int) -> frozenset[int]:
     """All its groups, none where it is gone."""
     try:

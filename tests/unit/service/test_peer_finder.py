@@ -17,6 +17,7 @@ from agentrund.model.errors import Overloaded
 from agentrund.model.otlp import Peer
 from agentrund.model.source import Identity
 from agentrund.service.peer_finder import PeerFinder
+from support.other_uid import UID
 
 CHILD = """
 import socket, sys
@@ -155,3 +156,16 @@ def test_a_port_that_another_process_uses_again_is_that_ones_where_it_is_looked_
         [after] = find(finder, Peer(*address, our_port=our_port), afresh=True)
         assert [peer.identity.pid for peer in (before, after)] == [os.getpid(), child.pid]
         child.stdin.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_a_connection_is_of_the_user_who_made_it_whoever_holds_it_too(server, our_port, finder):
+    """A program of root's that is started with a connection open, as `su` may be by anybody, answers for none."""
+    os.seteuid(UID)
+    try:
+        client = socket.create_connection(server.getsockname())
+    finally:
+        os.seteuid(0)
+    with client:
+        [peer] = find(finder, Peer(*client.getsockname(), our_port=our_port))
+    assert (peer.identity.pid, peer.identity.uid) == (os.getpid(), UID)
