@@ -30,20 +30,32 @@ def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> se
 
 def empty_traces(runs: Iterable[OtlpRun], traces: Iterable[Trace]) -> list[Trace]:
     """Traces that know nothing, and are of no run that goes on: what is told by log records leaves many."""
-    open_ = {trace for run in runs if not run.ended for trace in run.trees}
+    open_ = _of_open_runs(runs)
     return [trace for trace in traces if trace.is_empty and trace.id not in open_]
 
 
-def quiet_traces(traces: Iterable[Trace], now: float) -> tuple[list[Trace], list[Trace]]:
-    """Traces nothing is expected of any more, and others of which no more than the run is to be kept."""
+def quiet_traces(
+    runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float
+) -> tuple[list[Trace], list[Trace]]:
+    """Traces nothing is expected of any more, and others of which no more than the run is to be kept.
+
+    What is open in a run that goes on is not forgotten, however long it takes.
+    """
+    open_ = _of_open_runs(runs)
     gone: list[Trace] = []
     over: list[Trace] = []
     quiet = sorted((t for t in traces if not t.hold), key=lambda t: t.last_arrival)
     for n, trace in enumerate(quiet):
         age = now - trace.last_arrival
         if age > RUN_S or n < len(quiet) - QUIET_TRACES:
-            if trace.is_over or trace.run is None or trace.run.ended:
+            goes_on = trace.id in open_ or (trace.run is not None and not trace.run.ended)
+            if trace.is_over or not goes_on:
                 gone.append(trace)
         elif age > TREE_S and trace.is_over:
             over.append(trace)
     return gone, over
+
+
+def _of_open_runs(runs: Iterable[OtlpRun]) -> set[str]:
+    """Ids of the traces that runs have which go on; those of a process without a trace are bound to none."""
+    return {trace for run in runs if not run.ended for trace in run.trees}

@@ -477,7 +477,7 @@ class OtlpRuns:
     def _forget_traces(self, now: float) -> None:
         for trace in forgetting.empty_traces(self.runs.values(), self.traces.values()):
             del self.traces[trace.id]
-        gone, over = forgetting.quiet_traces(self.traces.values(), now)
+        gone, over = forgetting.quiet_traces(self.runs.values(), self.traces.values(), now)
         for trace in gone:
             self._forget_tree(trace)
             del self.traces[trace.id]

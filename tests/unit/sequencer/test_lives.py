@@ -199,3 +199,23 @@ def test_a_request_that_is_replayed_tells_nothing_again(world):
     world.take(*numbered(*(replace(r) for r in sent)))
     assert len(world.run.records) == before
     assert world.executor.done == [1, 1]
+
+
+# -- long silences ---------------------------------------------------------------------------------
+
+
+def test_a_tool_that_takes_hours_is_one_call(world):
+    world.take(*first_life())
+    world.pass_time(3 * 3600)
+    world.pass_time(1)
+    world.take(*numbered(result(4 * 3600.0), first=3))
+    assert [len(world.run.of(kind)) for kind in (kinds.TOOL_CALL, kinds.TOOL_RESULT)] == [1, 1]
+
+
+def test_who_is_killed_after_hours_in_a_tool_has_crashed(world):
+    world.take(*first_life())
+    world.pass_time(3 * 3600)
+    world.exit(cause=KILLED)
+    world.pass_time(3)
+    assert world.run.status == "crashed"
+    assert [s["name"] for s in world.run.open_listed()] == ["claude-code", "Bash"]
