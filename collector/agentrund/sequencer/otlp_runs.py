@@ -460,7 +460,8 @@ class OtlpRuns:
         wanted |= self._metrics.sources
         idle = self.producers.idle_since(now - forgetting.RUN_S, forgetting.ENDED_RUNS)
         self.producers.forget(source for source in idle if source not in wanted)
-        self.accounts.forget(now - forgetting.RUN_S)
+        wanted |= {session for session, key in self.sessions.items() if not self.runs[key].ended}
+        self.accounts.forget(now - forgetting.RUN_S, wanted)
         self._swept = now
         self._swept_size = len(self.traces) + len(self.runs) + len(self.producers)
 

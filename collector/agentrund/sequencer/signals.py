@@ -7,6 +7,7 @@ records that come later are plain ``log`` events. Either way a call is one call,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -211,9 +212,13 @@ class Accounts:
             if not account.knows_end(turn)
         ]
 
-    def forget(self, then: float) -> None:
-        """Give up what was not heard of since ``then``."""
-        self._by_key = {k: a for k, a in self._by_key.items() if a.last >= then or a.held}
+    def forget(self, then: float, wanted: Collection[str]) -> None:
+        """Give up what was not heard of since ``then``; sessions and sources that are ``wanted`` stay."""
+        self._by_key = {
+            key: account
+            for key, account in self._by_key.items()
+            if account.last >= then or account.held or key in wanted
+        }
 
 
 def _id(span: MappedSpan) -> str:

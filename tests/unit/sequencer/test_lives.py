@@ -219,3 +219,10 @@ def test_who_is_killed_after_hours_in_a_tool_has_crashed(world):
     world.pass_time(3)
     assert world.run.status == "crashed"
     assert [s["name"] for s in world.run.open_listed()] == ["claude-code", "Bash"]
+
+
+def test_a_sender_that_counts_anew_after_hours_is_a_new_process(world):
+    world.take(*first_life())
+    world.pass_time(3 * 3600)
+    world.take(*second_life())
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
