@@ -184,6 +184,13 @@ def test_silence_after_heartbeats_is_a_death_where_the_process_cannot_be_seen(tm
         assert len(exit_["payload"]["open"]) == 1
 
 
+@pytest.mark.parametrize("pid", ["", "-1", "x", "²", "9" * 30, "9" * 5000])
+def test_a_heartbeat_may_say_any_pid(daemon, pid):
+    with control(daemon) as stub:
+        beat = stub.Heartbeat(pb.HeartbeatRequest(resource=PROG | {"process.pid": pid}), timeout=WAIT_S)
+        assert beat.source == "prog"
+
+
 # -- looks ------------------------------------------------------------------------------------------
 
 

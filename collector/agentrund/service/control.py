@@ -39,6 +39,8 @@ WATCHERS: Final = 64
 _BEATS_IN_TIMEOUT: Final = 3
 """Two may be lost on the way."""
 _RETRY_S: Final = 5.0
+_PID_DIGITS: Final = 18
+"""What OTLP calls a number has 64 bits."""
 
 
 class _Attempt(msgspec.Struct):
@@ -249,6 +251,6 @@ def _resource(attributes: Mapping[str, str]) -> Resource:
     """As an exporter would send it: there the pid is a number."""
     known: Json = dict(attributes)
     pid = attributes.get("process.pid", "")
-    if pid.isascii() and pid.isdecimal():
+    if pid.isascii() and pid.isdecimal() and len(pid) <= _PID_DIGITS:
         known["process.pid"] = int(pid)
     return Resource(known)
