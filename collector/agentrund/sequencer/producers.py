@@ -74,6 +74,7 @@ class Producers:
                 known.last_seen = max(known.last_seen, now)
                 if known.identity.pid is None:
                     known.identity = identity
+                    self._learn_of_its_end(known, now)
                 if len(resource.attributes) > len(known.resource.attributes):
                     known.resource = resource  # a heartbeat may say less of it than its exporter
                 known.hung_up = peer.hung_up and known.identity.pid is None
@@ -95,10 +96,14 @@ class Producers:
     def _add(self, claim: str, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
         producer = self._by_id[source] = Producer(source, identity, resource, now, since=now)
         self._by_claim.setdefault(claim, []).append(producer)
-        for gone, cause, at, ts in self._gone:
-            if identity.pid_start is not None and _same_process(gone, identity):
-                producer.exited_at, producer.exited_ts, producer.cause = max(at, now), ts, cause
+        self._learn_of_its_end(producer, now)
         return producer
+
+    def _learn_of_its_end(self, producer: Producer, now: float) -> None:
+        """Its process may have been seen to end before it was known to be this one's."""
+        for gone, cause, at, ts in self._gone:
+            if producer.identity.pid_start is not None and _same_process(gone, producer.identity):
+                producer.exited_at, producer.exited_ts, producer.cause = max(at, now), ts, cause
 
     def restore(self, source: str, identity: Identity, resource: Resource, now: float) -> Producer:
         """Put back a producer that a run's records know."""

@@ -118,3 +118,12 @@ def test_a_process_ends_once_and_the_first_word_on_it_counts():
     producers.exited(ONE, "process exited", 6.0, 6.0)
     late = of(producers, now=7.0)
     assert (late.cause, late.exited_ts) == ("process exited: killed by SIGKILL", 5.0)
+
+
+def test_an_end_that_was_seen_before_the_process_was_known_to_be_a_producers():
+    """Its first request came without its process (its sender had given it up), and its last after its end."""
+    producers = Producers()
+    producer = of(producers, {"service.instance.id": "hasty"}, Identity())
+    assert producers.exited(ONE, "process exited: exit code 0", 2.0, 100.0) == []
+    assert of(producers, {"service.instance.id": "hasty"}, ONE, now=3.0) is producer
+    assert (producer.exited_at, producer.cause) == (3.0, "process exited: exit code 0")
