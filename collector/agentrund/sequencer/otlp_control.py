@@ -37,10 +37,13 @@ def key_of_run(runs: OtlpRuns, run_id: str | None, session: str | None) -> RunKe
 
 
 def keys_of_process(runs: OtlpRuns, peer: Peer, resource: Resource, now: float) -> list[RunKey]:
-    """The keys of what a process has under way."""
-    source = runs.producers.of(peer, resource, now).id
-    keys = [run.key for run in runs.runs.values() if not run.ended and run.members.get(source)]
-    keys += [_key(runs, trace) for trace in _holding(runs) if source in trace.hold.sources]
+    """The keys of what a process has under way; of all its sources, where ``resource`` says nothing."""
+    if resource.attributes or peer.identity.pid is None:
+        sources = {runs.producers.of(peer, resource, now).id}
+    else:
+        sources = set(runs.producers.of_process(peer.identity))
+    keys = [run.key for run in runs.runs.values() if not run.ended and not sources.isdisjoint(run.living())]
+    keys += [_key(runs, trace) for trace in _holding(runs) if not sources.isdisjoint(trace.hold.sources)]
     return list(dict.fromkeys(keys))
 
 

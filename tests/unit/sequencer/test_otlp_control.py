@@ -6,7 +6,7 @@ from agentrund.model.otlp import Peer, Resource, SpanKind
 from agentrund.sequencer import otlp_control
 from agentrund.sequencer.otlp_commands import BY_SESSION, BY_TRACE, Refuse, RunKey
 from support.otlp_build import PROGRAM, T0, TRACE, mapped, mapped_log
-from support.otlp_world import World, identity
+from support.otlp_world import World, identity, program
 
 REMOTE = Peer("10.0.0.1", 4000)
 TIMEOUT_S = 60.0
@@ -160,3 +160,13 @@ def test_what_a_process_has_under_way_is_held_or_open(world):
     assert keys == [RunKey(BY_SESSION, "s"), RunKey(BY_TRACE, "33" * 16)]
     assert otlp_control.key_of_run(world.runs, TRACE, None) is None
     assert otlp_control.key_of_run(world.runs, None, "t") is None
+
+
+def test_a_process_that_does_not_say_which_of_its_sources_it_means_has_them_all(world):
+    peer = Peer("127.0.0.1", 4000, identity=identity(1))
+    world.take(mapped(1, session="s"))
+    world.take(mapped(2, trace="33" * 16, session="t", resource=program("other")))
+    world.take(mapped(3, trace="44" * 16, session="u"), pid=2)
+    world.pass_time(10)
+    keys = otlp_control.keys_of_process(world.runs, peer, Resource(), T0 + world.now)
+    assert keys == [RunKey(BY_SESSION, "s"), RunKey(BY_SESSION, "t")]
