@@ -8,12 +8,11 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from agentrund.formats import layout
-from agentrund.model.ids import is_run_id
+from agentrund.model.ids import created_at
 from agentrund.service import cgroups, file_systems, spool_files
 from agentrund.service.check import NOTE, OK, PROBLEM, Check
 
@@ -22,8 +21,6 @@ LEAST_INODES: Final = 10_000
 LEAST_DESCRIPTORS: Final = 1024
 AHEAD_S: Final = 60.0
 _MIB: Final = 1 << 20
-_STAMP: Final = "%Y%m%d_%H%M%S"
-_STAMP_LENGTH: Final = 15
 
 
 def root(path: Path) -> Iterator[Check]:
@@ -76,13 +73,10 @@ def _space(path: Path) -> Iterator[Check]:
 def _clock(path: Path) -> Iterator[Check]:
     """A run of the future: the clock was set back since, and ids of new runs go on from there."""
     with suppress(OSError):
-        names = sorted(name for name in os.listdir(path / layout.RUNS) if is_run_id(name))  # noqa: PTH208
-        if not names:
-            return
-        newest = datetime.strptime(names[-1][:_STAMP_LENGTH], _STAMP).replace(tzinfo=UTC).timestamp()
-        ahead = newest - time.time()
+        newest = max(os.listdir(path / layout.RUNS), key=created_at, default="")  # noqa: PTH208
+        ahead = created_at(newest)[0] - time.time()
         if ahead > AHEAD_S:
-            message = f"the newest run, {names[-1]}, began {ahead:.0f} s in the future"
+            message = f"the newest run, {newest}, began {ahead:.0f} s in the future"
             yield Check("clock", PROBLEM, message, "was the clock set back? look at its synchronisation")
 
 

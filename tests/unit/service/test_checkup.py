@@ -124,6 +124,12 @@ def test_a_run_of_the_future(tmp_path, ahead, wrong):
     assert len(problems(check_machine.root(path))) == wrong
 
 
+def test_a_folder_whose_name_is_no_time_is_no_run_of_the_future(tmp_path):
+    for name in ("20260101_000000_0000", "99999999_999999_0000"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert "clock" not in dict(states(check_machine.root(tmp_path)))
+
+
 def test_limits(monkeypatch):
     assert problems(check_machine.limits(None)) == []
     memory = {"used_bytes": 5 << 20, "max_bytes": 10 << 20, "times_short": 0}
