@@ -159,6 +159,15 @@ def test_a_run_that_was_resumed_under_another_name_is_ended_under_all_of_them(da
         assert (again.run_id, again.status, again.attempt) == (run.run_id, "ok", 2)
 
 
+def test_of_a_run_that_is_told_over_the_socket_too_only_those_leave_who_told_it_over_otlp(daemon):
+    with control(daemon) as stub, RawClient(daemon.socket) as client:
+        client.hello(session_id="s")
+        say(daemon)
+        (run,) = stub.EndRun(pb.EndRunRequest(session_id="s"), timeout=WAIT_S).runs
+        assert (run.status, run.sources) == ("running", 1)
+        assert [r["type"] for r in daemon.trace()] == ["run.start", "source.join", "log", "source.exit"]
+
+
 # -- heartbeats -------------------------------------------------------------------------------------
 
 
