@@ -193,14 +193,14 @@ class OtlpRuns:
 
     def _settle_of(self, producers: list[Producer], now: float) -> None:
         gone = {p.id for p in producers}
-        for trace in self.traces.values():
+        for trace in (t for t in self.traces.values() if gone and t.hold):
             mine = not gone.isdisjoint(trace.hold.sources)
-            if trace.hold and (mine or is_deserted(self._run_of(trace), gone, self.producers)):
+            if mine or is_deserted(self._run_of(trace), gone, self.producers):
                 trace.hold.settle(now)
 
     def tick(self, now: float) -> Iterator[Part]:
         """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
-        for trace in list(self.traces.values()):
+        for trace in [t for t in self.traces.values() if t.hold]:
             if trace.hold.due(now):
                 yield from self.release_hold(trace, now)
         yield self._release_metrics(now)
@@ -208,7 +208,7 @@ class OtlpRuns:
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
                 yield otlp_ends.judge(run, self.producers, now, self._idle_s)
-        self._forget(now)
+        yield from self._forget(now)
 
     def grant(self, now: float) -> None:
         """Time passed without anybody being able to reach us: silence so far does not count."""
@@ -449,15 +449,16 @@ class OtlpRuns:
 
     # -- forgetting -------------------------------------------------------------------------------
 
-    def _forget(self, now: float) -> None:
+    def _forget(self, now: float) -> Iterator[Part]:
         size = len(self.traces) + len(self.runs) + len(self.producers)
         if now < self._swept + _SWEEP_S and size < self._swept_size + _SWEEP_GROWTH:
             return
         self._forget_runs(now)
+        yield ()
         self._forget_traces(now)
-        wanted = {source for run in self.runs.values() for source in run.members}
-        wanted |= {source for trace in self.traces.values() for source in trace.hold.sources}
-        wanted |= self._metrics.sources
+        yield ()
+        wanted = self._metrics.sources.union(*(run.members for run in self.runs.values()))
+        wanted.update(*(trace.hold.sources for trace in self.traces.values() if trace.hold))
         idle = self.producers.idle_since(now - forgetting.RUN_S, forgetting.ENDED_RUNS)
         self.producers.forget(source for source in idle if source not in wanted)
         wanted |= {session for session, key in self.sessions.items() if not self.runs[key].ended}
