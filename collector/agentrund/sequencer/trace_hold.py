@@ -126,13 +126,13 @@ def in_time_order(steps: Iterable[Step]) -> list[tuple[Step, Half]]:
 
 
 def _begin(step: Step, begun: dict[Step, tuple[int, int]]) -> tuple[int, int]:
-    """When a step starts at the earliest, and how deep it lies."""
-    chain: list[Step] = []
+    """When a step starts at the earliest, and how deep it lies; of a circle one lies around the others."""
+    chain: dict[Step, None] = {}
     at: Step | None = step
-    while at is not None and at not in begun:
-        chain.append(at)
+    while at is not None and at not in begun and at not in chain:
+        chain[at] = None
         at = at.outer
-    start, depth = begun[at] if at is not None else (0, -1)
+    start, depth = (0, -1) if at is None or at in chain else begun[at]
     for inner in reversed(chain):
         start, depth = max(start, inner.start_ns), depth + 1
         begun[inner] = (start, depth)

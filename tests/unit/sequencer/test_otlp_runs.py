@@ -522,3 +522,14 @@ def test_what_was_said_in_a_span_is_not_kept_once_it_is_fed(world):
     assert len(world.shown()) == 18
     world.executor = None
     assert alive() == before
+
+
+@pytest.mark.parametrize("spans", [1, 2, 5])
+@pytest.mark.parametrize("kind", [SpanKind.AGENT, SpanKind.LLM, SpanKind.TOOL])
+def test_spans_that_are_each_others_parents_are_all_told(spans, kind):
+    world = World()
+    rq = world.take(*(mapped(n, n % spans + 1, kind, name=f"{n}") for n in range(1, spans + 1)))
+    world.pass_time(10)
+    told = {name for _, name in world.shown()}
+    assert len(told) == (1 if kind is SpanKind.LLM else spans)
+    assert world.executor.done == [rq]
