@@ -43,7 +43,7 @@ class RunEntries:
 
     def begin(self, run_id: str, who: Arrival, started: str) -> None:
         """The row of a run that is about to be made. Raises OSError."""
-        self._index.put(index_rows.starting_row(run_id, who.session_id, started, who.metadata))
+        self._index.add(index_rows.starting_row(run_id, who.session_id, started, who.metadata))
 
     def resume(self, state: RunState) -> None:
         """The row of an ended run that is about to go on. Raises OSError."""

@@ -86,6 +86,13 @@ class IndexFile:
             else:
                 self.put(row)
 
+    def add(self, row: Json) -> None:
+        """Append the row of a run that has none yet: nobody looks for one among a million. Raises OSError."""
+        if self._held is not None:
+            self._held[str(row["run_id"])] = row
+        self._look_for_harm()
+        self._append(row)
+
     def put(self, row: Json) -> None:
         """Set a run's row: in its slot, or appended where it has none or has outgrown it. Raises OSError."""
         if self._held is not None:

@@ -59,6 +59,23 @@ def test_a_late_event_is_not_acknowledged_before_it_is_stored(play, monkeypatch)
     play(story)
 
 
+def test_a_new_run_costs_no_look_at_the_rows_of_the_others(play, monkeypatch):
+    """There may be a million; one that has ended is looked for when it goes on."""
+
+    async def story(inner):
+        looks = []
+        monkeypatch.setattr(inner.runs.index, "_find", looks.append)
+        for n in range(3):
+            actor = inner.enter(f"s{n}")
+            inner.say(actor, f"s{n}", 1, "run.end")
+            await inner.settle(actor)
+        assert looks == []
+        rows = (inner.folder / "index.jsonl").read_text().split("\n")
+        assert [json.loads(row)["status"] for row in rows if row.strip()] == ["ok"] * 3
+
+    play(story)
+
+
 def test_a_run_whose_last_words_wait_for_their_commit_is_not_let_go_of(play, monkeypatch):
     """Who said them may have left already; a second actor of the run would write beside the first."""
     monkeypatch.setattr(runs, "UNUSED_S", 0.0)
