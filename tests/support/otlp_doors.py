@@ -29,6 +29,8 @@ _OF_GRPC = {
     grpc.StatusCode.INVALID_ARGUMENT: BAD,
     grpc.StatusCode.RESOURCE_EXHAUSTED: TOO_LARGE,
     grpc.StatusCode.UNAVAILABLE: BUSY,
+    # Of a call that a stop of the collector cuts off; exporters send it again too.
+    grpc.StatusCode.CANCELLED: BUSY,
     grpc.StatusCode.UNAUTHENTICATED: STRANGER,
     grpc.StatusCode.UNIMPLEMENTED: UNKNOWN,
 }
