@@ -119,9 +119,12 @@ class Daemon:
         return self.root / "runs" / run_id
 
     def trace(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """The records of a run; none where its row is there and its first record is not."""
+        """The records of a run; none where its row is there and its first record is not.
+
+        A line that is just being written is none yet.
+        """
         path = self.run_dir(run_id) / "trace.jsonl"
-        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the index."""
