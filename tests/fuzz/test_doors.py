@@ -9,7 +9,6 @@ import json
 import random
 import select
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,14 +37,6 @@ GROWTH = 1.20
 def daemon(tmp_path):
     with Daemon(tmp_path, otlp_grpc="127.0.0.1:0") as running:
         yield running
-
-
-@pytest.fixture
-def chance():
-    """Shown where the test fails: ``Random(seed)`` in its place sends the same again."""
-    seed = random.randrange(1 << 32)
-    yield random.Random(seed)
-    sys.stderr.write(f"seed {seed}\n")
 
 
 def rss(daemon: Daemon) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-import sys
 from contextlib import suppress
 
 import pytest
@@ -25,14 +24,6 @@ ON_ONE = 4
 def daemon(tmp_path):
     with Daemon(tmp_path, http="127.0.0.1:0") as running:
         yield running
-
-
-@pytest.fixture
-def chance():
-    """Shown where the test fails: ``Random(seed)`` in its place sends the same again."""
-    seed = random.randrange(1 << 32)
-    yield random.Random(seed)
-    sys.stderr.write(f"seed {seed}\n")
 
 
 def test_http_survives_what_is_sent_to_it(daemon, chance):
