@@ -86,6 +86,8 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 def decode(line: bytes, *, path: str = "trace.jsonl", offset: int = 0) -> Record:
     """The record of one line. Raises ``Damaged`` with ``path`` and ``offset`` where it is none."""
     try:
+        if not line.isascii():
+            line.decode()  # the decoder passes over bad UTF-8 in keys it does not know
         got = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(
