@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Generator, Iterable
+from typing import Final, TypeVar
 
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_trace import Trace
@@ -17,10 +17,29 @@ TREE_S: Final = 600.0
 QUIET_TRACES: Final = 5000
 """Traces that are known and hold nothing; beyond it those go that nothing is missing of."""
 
+AT_ONCE: Final = 500
+"""Looked at between two looks at something else: about half a millisecond."""
 
-def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> set[OtlpRun]:
+T = TypeVar("T")
+Slowly = Generator[tuple[()], None, T]
+"""What comes of a long look; each yield is a good moment to look at something else that adds nothing."""
+
+
+def slowly(things: Iterable[T], is_wanted: Callable[[T], object]) -> Slowly[list[T]]:
+    """Those of many things that are wanted."""
+    found: list[T] = []
+    for n, thing in enumerate(list(things), 1):
+        if is_wanted(thing):
+            found.append(thing)
+        if n % AT_ONCE == 0:
+            yield ()
+    return found
+
+
+def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> Slowly[set[OtlpRun]]:
     """Ended runs nobody is expected to add to any more. ``now`` is monotonic seconds."""
-    held = {trace.run for trace in traces if trace.hold}
+    holding = yield from slowly(traces, lambda trace: trace.hold)
+    held = {trace.run for trace in holding}
     ended = sorted((run for run in runs if run.ended), key=lambda run: run.last_arrival)
     many = len(ended) - ENDED_RUNS
     return {
@@ -28,24 +47,28 @@ def old_runs(runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float) -> se
     }
 
 
-def empty_traces(runs: Iterable[OtlpRun], traces: Iterable[Trace]) -> list[Trace]:
+def empty_traces(runs: Iterable[OtlpRun], traces: Iterable[Trace]) -> Slowly[list[Trace]]:
     """Traces that know nothing, and are of no run that goes on: what is told by log records leaves many."""
     open_ = _of_open_runs(runs)
-    return [trace for trace in traces if trace.is_empty and trace.id not in open_]
+    return (yield from slowly(traces, lambda trace: trace.is_empty and trace.id not in open_))
 
 
 def quiet_traces(
     runs: Iterable[OtlpRun], traces: Iterable[Trace], now: float
-) -> tuple[list[Trace], list[Trace]]:
+) -> Slowly[tuple[list[Trace], list[Trace]]]:
     """Traces nothing is expected of any more, and others of which no more than the run is to be kept.
 
     What is open in a run that goes on is not forgotten, however long it takes.
     """
     open_ = _of_open_runs(runs)
+    yield ()
     gone: list[Trace] = []
     over: list[Trace] = []
-    quiet = sorted((t for t in traces if not t.hold), key=lambda t: t.last_arrival)
+    quiet = yield from slowly(traces, lambda trace: not trace.hold)
+    quiet.sort(key=lambda trace: trace.last_arrival)
     for n, trace in enumerate(quiet):
+        if n % AT_ONCE == 0:
+            yield ()
         age = now - trace.last_arrival
         if age > RUN_S or n < len(quiet) - QUIET_TRACES:
             goes_on = trace.id in open_ or (trace.run is not None and not trace.run.ended)

@@ -24,9 +24,10 @@ from itertools import chain
 from typing import Final
 
 from agentrund.model.event import Json
-from agentrund.model.otlp import Mapped, MappedLog, MappedMetric, MappedSpan, Peer, Point, Pulse, Resource
+from agentrund.model.otlp import Mapped, MappedLog, MappedMetric, MappedSpan, Peer, Point, Pulse
 from agentrund.model.source import DOOR_OTLP, Arrival, Identity
 from agentrund.sequencer import forgetting, otlp_ends
+from agentrund.sequencer.forgetting import slowly
 from agentrund.sequencer.metric_hold import MetricHold
 from agentrund.sequencer.otlp_commands import (
     BY_SESSION,
@@ -44,7 +45,7 @@ from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
-from agentrund.sequencer.run_keys import AUTO, RunKeys
+from agentrund.sequencer.run_keys import AUTO, RunKeys, named_run
 from agentrund.sequencer.signals import Accounts, Life
 from agentrund.sequencer.trace_hold import Held, held_size
 from agentrund.sequencer.trace_release import Fed, release
@@ -55,14 +56,13 @@ HELD_BYTES: Final = 128 << 20
 """All holds together, as ``held_size`` counts; beyond it the oldest traces are released."""
 SPANS: Final = 1 << 17
 """Spans whose places are known, some 100 MB; beyond it traces that have been quiet are forgotten."""
-RUN_ATTRIBUTE: Final = "agentrund.run_id"
 
 ITEMS_AT_ONCE: Final = 64
 """Taken between two looks at something else: about half a millisecond."""
 
 _SWEEP_S: Final = 60.0
 _SWEEP_GROWTH: Final = 250
-"""Runs, traces and producers more than at the last sweep make the next one due at once."""
+"""An eighth and so many runs, traces and producers more than the last sweep left make the next one due."""
 _ROOM: Final = 0.75
 """What is over its bound is brought down to this share of it, so that not every item has to."""
 
@@ -200,11 +200,11 @@ class OtlpRuns:
 
     def tick(self, now: float) -> Iterator[Part]:
         """Let time pass: release what has waited long enough, end what has ended, forget what is old."""
-        for trace in [t for t in self.traces.values() if t.hold]:
-            if trace.hold.due(now):
-                yield from self.release_hold(trace, now)
+        for trace in (yield from slowly(self.traces.values(), lambda trace: trace.hold.due(now))):
+            yield from self.release_hold(trace, now)
         yield self._release_metrics(now)
-        held = {self._run_of(t) for t in self.traces.values() if t.hold}
+        holding = yield from slowly(self.traces.values(), lambda trace: trace.hold)
+        held = {self._run_of(trace) for trace in holding}
         for run in list(self.runs.values()):
             if not run.ended and run not in held:
                 yield otlp_ends.judge(run, self.producers, now, self._idle_s)
@@ -230,7 +230,7 @@ class OtlpRuns:
             self.duplicates += 1
             return
         self._waiting[point.rq] += 1
-        self._metrics.add(point, _run_id(taking.peer, point.metric.resource), taking.now)
+        self._metrics.add(point, named_run(taking.peer, point.metric.resource), taking.now)
 
     def _release_metrics(self, now: float, *, everything: bool = False) -> list[Command]:
         ripe = self._metrics.release(
@@ -260,7 +260,7 @@ class OtlpRuns:
         else:
             own = no_trace(held.source, item.session, past=item.past)
             trace = self._trace(item.trace or own, held)
-        trace.run_id = trace.run_id or _run_id(peer, item.resource)
+        trace.run_id = trace.run_id or named_run(peer, item.resource)
         trace.session = trace.session or item.session
         return trace
 
@@ -451,14 +451,13 @@ class OtlpRuns:
 
     def _forget(self, now: float) -> Iterator[Part]:
         size = len(self.traces) + len(self.runs) + len(self.producers)
-        if now < self._swept + _SWEEP_S and size < self._swept_size + _SWEEP_GROWTH:
+        if now < self._swept + _SWEEP_S and size < self._swept_size * 9 // 8 + _SWEEP_GROWTH:
             return
-        self._forget_runs(now)
-        yield ()
-        self._forget_traces(now)
-        yield ()
+        yield from self._forget_runs(now)
+        yield from self._forget_traces(now)
         wanted = self._metrics.sources.union(*(run.members for run in self.runs.values()))
-        wanted.update(*(trace.hold.sources for trace in self.traces.values() if trace.hold))
+        for trace in (yield from slowly(self.traces.values(), lambda trace: trace.hold)):
+            wanted |= trace.hold.sources
         idle = self.producers.idle_since(now - forgetting.RUN_S, forgetting.ENDED_RUNS)
         self.producers.forget(source for source in idle if source not in wanted)
         wanted |= {session for session, key in self.sessions.items() if not self.runs[key].ended}
@@ -466,21 +465,23 @@ class OtlpRuns:
         self._swept = now
         self._swept_size = len(self.traces) + len(self.runs) + len(self.producers)
 
-    def _forget_runs(self, now: float) -> None:
-        gone = forgetting.old_runs(self.runs.values(), self.traces.values(), now)
+    def _forget_runs(self, now: float) -> Iterator[Part]:
+        gone = yield from forgetting.old_runs(self.runs.values(), self.traces.values(), now)
         if not gone:
             return
-        for trace in [t for t in self.traces.values() if t.run in gone]:
+        for trace in (yield from slowly(self.traces.values(), lambda trace: trace.run in gone)):
             self._forget_tree(trace)
             del self.traces[trace.id]
         self.runs = {key: run for key, run in self.runs.items() if run not in gone}
         self.sessions = {s: k for s, k in self.sessions.items() if k in self.runs}
 
-    def _forget_traces(self, now: float) -> None:
-        for trace in forgetting.empty_traces(self.runs.values(), self.traces.values()):
+    def _forget_traces(self, now: float) -> Iterator[Part]:
+        for trace in (yield from forgetting.empty_traces(self.runs.values(), self.traces.values())):
             del self.traces[trace.id]
-        gone, over = forgetting.quiet_traces(self.runs.values(), self.traces.values(), now)
-        for trace in gone:
+        gone, over = yield from forgetting.quiet_traces(self.runs.values(), self.traces.values(), now)
+        for n, trace in enumerate(gone):
+            if n % ITEMS_AT_ONCE == 0:
+                yield ()
             self._forget_tree(trace)
             del self.traces[trace.id]
             if trace.run is not None:
@@ -492,9 +493,3 @@ class OtlpRuns:
         if not trace.hold:
             self._spans -= len(trace.tree)
             trace.tree.forget()
-
-
-def _run_id(peer: Peer, resource: Resource) -> str | None:
-    """The run that a sender names itself."""
-    run_id = peer.run_id or resource.attributes.get(RUN_ATTRIBUTE)
-    return run_id if isinstance(run_id, str) and run_id else None

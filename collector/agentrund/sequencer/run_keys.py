@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from agentrund.model.otlp import Peer, Resource
 from agentrund.sequencer.otlp_commands import BY_PROCESS, BY_RUN, BY_SESSION, BY_TRACE, RunKey
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_trace import Trace
 
 AUTO: Final = "auto"
+RUN_ATTRIBUTE: Final = "agentrund.run_id"
+
+
+def named_run(peer: Peer, resource: Resource) -> str | None:
+    """The run that a sender names itself."""
+    run_id = peer.run_id or resource.attributes.get(RUN_ATTRIBUTE)
+    return run_id if isinstance(run_id, str) and run_id else None
 
 
 class RunKeys:

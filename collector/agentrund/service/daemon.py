@@ -26,7 +26,8 @@ from agentrund.store.root import Root
 
 log: Final = logging.getLogger(__name__)
 
-GC_THRESHOLDS: Final = (50_000, 20, 20)
+GC_THRESHOLDS: Final = (2_000, 10_000, 10)
+"""The young ones: about 2 ms. Older ones are looked at where memory has grown (``memory.give_back``)."""
 SWITCH_S: Final = 0.001
 LEAVE_AT_ONCE: Final = 130
 """Exit code after a second signal: interrupted."""
@@ -53,7 +54,7 @@ def serve(settings: Settings, *, insecure: bool = False) -> int:
     demanded = exposure.demands(settings, insecure=insecure)
     access = Access.of(settings.group)
     os.umask(access.umask)
-    # Events live for milliseconds and hold no cycles: looking for those rarely is worth a tenth of the CPU.
+    # What lives longer than a request holds no cycles; a look through all that is held takes half a second.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     # Deriving a run's files must not keep the loop waiting for the interpreter for 5 ms at a time.

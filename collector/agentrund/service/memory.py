@@ -11,6 +11,7 @@ import ctypes
 import gc
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,9 @@ TIGHT: Final = 0.8
 TRIM_BYTES: Final = 4 << 20
 """Growth since the last time that makes giving back worth its milliseconds."""
 TRIM_EVERY_S: Final = 20.0
-"""It takes some 30 ms, in which nobody else is served."""
+TRIM_SHARE: Final = 1 / 300
+"""Of our time, unless memory is short: nobody else is served meanwhile. It takes 30 ms with nothing held,
+and half a second where OTLP comes as fast as it is taken."""
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE: Final = 1 << 20
 _STATM: Final = Path("/proc/self/statm")
@@ -41,15 +44,17 @@ def resident() -> int:
         return 0
 
 
-def give_back() -> None:
+def give_back() -> float:
     """Free what only cycles hold, and let the C library return memory to the kernel, where it can.
 
     Python looks for cycles by how much is allocated (``daemon.GC_THRESHOLDS``): what was held long enough to
-    grow old, an ended run's tree for one, would not be looked at again for hours.
+    grow old, an ended run's tree for one, would not be looked at again for hours. Returns seconds taken.
     """
+    begun = time.monotonic()
     gc.collect()
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+    return time.monotonic() - begun
 
 
 def keep_no_large_blocks() -> None:
@@ -70,7 +75,7 @@ class Memory:
         budget: Budget,
         shed: Callable[[], None],
         measure: Callable[[], int] = resident,
-        trim: Callable[[], None] = give_back,
+        trim: Callable[[], float] = give_back,
     ) -> None:
         self._limit = limit
         self._budget = budget
@@ -78,6 +83,7 @@ class Memory:
         self._measure = measure
         self._trim = trim
         self._trimmed_at = 0.0
+        self._trim_took = 0.0
         self._low = measure()
         self._short = 0
 
@@ -92,8 +98,9 @@ class Memory:
         if tight:
             self._shed()
         self._low = min(self._low, used)
-        if used > self._low + TRIM_BYTES and now >= self._trimmed_at + TRIM_EVERY_S:
-            self._trim()
+        wait = TRIM_EVERY_S if tight else max(TRIM_EVERY_S, self._trim_took / TRIM_SHARE)
+        if used > self._low + TRIM_BYTES and now >= self._trimmed_at + wait:
+            self._trim_took = self._trim()
             self._trimmed_at, self._low = now, self._measure()
 
     def status(self) -> Json:

@@ -37,7 +37,7 @@ from agentrund.store.intake import Intake
 log: Final = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
-TURN_S: Final = 0.003
+TURN_S: Final = 0.002
 """Commands are performed for so long between two looks at the other senders."""
 ITEMS_AT_ONCE: Final = 4000
 BYTES_AT_ONCE: Final = 4 << 20

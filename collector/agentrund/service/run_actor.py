@@ -28,7 +28,7 @@ log: Final = logging.getLogger(__name__)
 
 LOG_DELAY_S: Final = 0.02
 """agent.logs may lag by 200 ms; a tenth of that leaves room on a loaded machine."""
-LOG_BATCH: Final = 300
+LOG_BATCH: Final = 200
 """Records rendered at once at most, so that nobody else waits longer than about 2 ms."""
 UNRENDERED_MAX: Final = 20_000
 """Records that may wait for that; who writes faster than we render pays for it with its own time."""

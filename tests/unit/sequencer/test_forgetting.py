@@ -42,6 +42,16 @@ def test_what_has_ended_long_ago_is_forgotten(world):
     assert world.runs.sessions == {}
 
 
+def test_a_look_at_many_traces_lets_others_have_their_turn(world, monkeypatch):
+    monkeypatch.setattr(forgetting, "AT_ONCE", 10)
+    for n in range(100):
+        world.take(mapped(2, 1, trace=f"{n + 1:032x}", session="s"))
+    looks = [part for part in world.runs.tick(world.now) if not part]
+    assert len(looks) >= 2 * 100 / 10, "what is due, and what is held"
+    sweep = list(world.runs.tick(world.now + 70))
+    assert len(sweep) >= 2 * 100 / 10 + 4 * 100 / 10, "and what is to be forgotten"
+
+
 def test_a_long_session_does_not_grow_with_its_traces(world):
     for n in range(20):
         world.take(mapped(1, trace=f"{n + 1:032x}", session="s", start=n * 1000, end=n * 1000 + 1))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrund.model.otlp import Mapped, Peer, SpanKind
-from agentrund.sequencer import otlp_control, otlp_runs, trace_release
+from agentrund.sequencer import forgetting, otlp_control, otlp_runs, trace_release
 from support.otlp_build import T0, mapped, mapped_log, mapped_metric
 from support.otlp_world import World, identity, program
 
@@ -19,6 +19,7 @@ SESSIONS = st.sampled_from([None, "s", "t"])
 @pytest.fixture(autouse=True)
 def _many_parts(monkeypatch):
     monkeypatch.setattr(otlp_runs, "ITEMS_AT_ONCE", 2)
+    monkeypatch.setattr(forgetting, "AT_ONCE", 2)
     monkeypatch.setattr(trace_release, "_AT_ONCE", 2)
 
 
