@@ -8,7 +8,6 @@ import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -38,6 +37,8 @@ from agentrund.store.intake import Intake
 
 _REMEMBERED: Final = 2048
 """Keys of ended runs that are remembered for late items: more than the sequencer remembers."""
+REFUSED_BYTES: Final = 8 << 20
+"""Of events that wait for files which refuse them; beyond it everybody waits."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class OtlpRunner:
         self._commands: deque[Command] = deque()
         self._run_of: OrderedDict[RunKey, str] = OrderedDict()
         self._touched: dict[str, RunActor] = {}
+        self._refused: dict[str, RunActor] = {}
+        """Runs whose files refuse what they were given."""
         self._fed: dict[str, list[Feed]] = {}
         self._done: list[int] = []
         self._durable: list[int] = []
@@ -86,35 +89,56 @@ class OtlpRunner:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is left to perform or to store."""
-        return bool(self._commands or self._touched or self._done or self._metrics.waiting)
+        """Whether something is left to perform or to store; what files refuse waits for ``retry``."""
+        at_once = self._touched or self._is_full or (self._done and not self._refused)
+        return bool(self._commands or at_once or self._metrics.waiting)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much waits for runs whose files refuse it that nothing may be added."""
+        return sum(actor.files.trace.pending_bytes for actor in self._refused.values()) > REFUSED_BYTES
+
+    def retry(self) -> None:
+        """What was refused is stored with the next ``run``, if it can be."""
+        self._touched, self._refused = self._refused | self._touched, {}
 
     def run(self, seconds: float = math.inf) -> bool:
         """Perform commands for so long and store what came of them; False where the disk refuses."""
         until = time.monotonic() + seconds
+        refused = False
+        if self._is_full:
+            self.retry()
+            self._commit()
         try:
-            while self._commands:
+            while self._commands and not self._is_full:
                 self._next()
                 if time.monotonic() > until:
                     break
         except Unavailable as error:
+            refused = True
             self._runs.trouble.refused("OTLP data", error)
-        for run_id, actor in list(self._touched.items()):
-            with suppress(Unavailable, RunUnusable):  # it waits; the others need not
-                self._runs.commit(actor)
-                del self._touched[run_id]
-                self._fed.pop(run_id, None)
+        self._commit()
         measured = self._metrics.commit()
         if self._take_back():
             return True
-        if self._touched or not measured:
-            return False
-        if self._done:
+        if self._done and measured and not self._refused:
             # A request leaves the journal when the traces that have it are as safe as its answer promised:
             # later, and a run that has ended meanwhile would get it again from the journal after a kill.
             done, self._done = self._done, []
             self._runs.syncing.when_all_kept(partial(self._durable.extend, done))
-        return self._mark_done()
+        return self._mark_done() and measured and not refused and not self._is_full
+
+    def _commit(self) -> None:
+        """Store what runs were given; one whose file refuses it waits, and the others need not."""
+        for run_id, actor in list(self._touched.items()):
+            try:
+                self._runs.commit(actor)
+            except (Unavailable, RunUnusable):
+                self._refused[run_id] = actor
+            else:
+                self._refused.pop(run_id, None)
+                self._fed.pop(run_id, None)
+            del self._touched[run_id]
 
     def _mark_done(self) -> bool:
         if not self._durable:
@@ -132,9 +156,10 @@ class OtlpRunner:
 
     def _take_back(self) -> bool:
         """What was fed to a run that is lost now, and not stored, is fed again; whether there was any."""
-        lost = [run_id for run_id in self._touched if self._runs.is_lost(run_id)]
+        lost = [run_id for run_id in self._refused | self._touched if self._runs.is_lost(run_id)]
         for run_id in lost:
-            del self._touched[run_id]
+            self._touched.pop(run_id, None)
+            self._refused.pop(run_id, None)
             self._commands.extendleft(reversed(self._fed.pop(run_id, [])))
         return bool(lost)
 

@@ -352,6 +352,7 @@ class OtlpService:
             self._put_off.clear()
             self._wake.set()
         self._is_due = self._whole
+        self._runner.retry()
         if self._runner.run(TURN_S):
             self._intake.drop(now)
         if self._is_due or self._runner.waiting:

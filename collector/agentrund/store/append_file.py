@@ -82,6 +82,11 @@ class AppendFile:
         """Whether something waits for a commit."""
         return bool(self._queue)
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much waits for a commit."""
+        return sum(map(len, self._queue))
+
     def commit(self) -> bytes:
         """Write the queue; returns what was written.
 

@@ -1,16 +1,28 @@
-"""Which processes of OTLP senders are watched, and which deaths are only imagined."""
+"""Which processes of OTLP senders are watched, which deaths are only imagined, and who waits for a bad disk."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from agentrund.model.source import Identity
+from agentrund.formats import layout
+from agentrund.model.errors import Unavailable
+from agentrund.model.event import Event
+from agentrund.model.source import DOOR_OTLP, Arrival, Identity
+from agentrund.sequencer.otlp_commands import BY_SESSION, Done, Feed, OpenRun, RunKey
+from agentrund.service import otlp_runner
+from agentrund.service.metrics import MetricsWriter
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.process_watch import ProcessWatch, boot_id, start_time
+from agentrund.store.folder import Folder
+from agentrund.store.unsynced import Held, Unsynced
+from support.inner_collector import Inner
 
 ME = Identity(os.getpid(), start_time(os.getpid()), boot_id(), os.getuid())
 
@@ -56,3 +68,118 @@ def test_a_process_that_cannot_be_seen_now_is_looked_for_again():
         return [before, after]
 
     assert asyncio.run(play()) == [0, 1]
+
+
+class Journal:
+    """An intake journal of which only the marks are kept."""
+
+    def __init__(self, folder: Callable[[], Folder]) -> None:
+        self.marked: list[int] = []
+        self.unsynced = Unsynced("intake", folder, Held())
+
+    def done(self, rq: int) -> None:
+        self.marked.append(rq)
+
+
+class TwoRuns:
+    """A runner with the runs ``good`` and ``bad``; the trace of the second refuses what it is given."""
+
+    def __init__(self, inner: Inner) -> None:
+        self.inner = inner
+        self.journal = Journal(partial(inner.root.state_folder, layout.INTAKE))
+        self.runner = OtlpRunner(inner.runs, None, self.journal, MetricsWriter(inner.runs))
+        for n, name in enumerate(("good", "bad")):
+            self.runner.add(
+                [OpenRun(self.key(name), Arrival(name, door=DOOR_OTLP, session_id=name)), Done(n)]
+            )
+        assert self.runner.run()
+        self.tried = 0
+
+    @staticmethod
+    def key(name: str) -> RunKey:
+        return RunKey(BY_SESSION, name)
+
+    def refuse(self) -> None:
+        def refused():
+            self.tried += 1
+            raise Unavailable("no space")
+
+        self.trace = self.inner.runs.actor(self.runner.run_id_of(self.key("bad"))).files.trace
+        self.trace.commit = refused
+
+    def heal(self) -> None:
+        del self.trace.commit
+
+    def feed(self, name: str, rq: int, text: str = "x") -> bool:
+        event = Event("log", payload={"text": text}, src={"rq": rq, "i": 0})
+        self.runner.add([Feed(self.key(name), name, event), Done(rq)])
+        return self.runner.run()
+
+    def stored(self, name: str) -> list[int]:
+        run_id = self.runner.run_id_of(self.key(name))
+        lines = (self.inner.folder / "runs" / run_id / "trace.jsonl").read_text().splitlines()
+        return [rq for line in lines if (rq := (json.loads(line).get("src") or {}).get("rq")) is not None]
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    def play(story):
+        async def whole():
+            inner = Inner(tmp_path / "root")
+            story(TwoRuns(inner))
+            await inner.close()
+
+        asyncio.run(whole())
+
+    return play
+
+
+def test_a_run_whose_file_refuses_holds_up_no_other(two_runs):
+    def story(play):
+        play.refuse()
+        assert play.feed("bad", 10)
+        assert play.feed("good", 11)
+        assert (play.stored("good"), play.stored("bad")) == ([11], [])
+        assert play.journal.marked == [0, 1], "of neither is it known that all its items are stored"
+        assert not play.runner.waiting, "until it is tried again there is nothing to do"
+        tried = play.tried
+        assert play.runner.run()
+        assert play.tried == tried
+        play.heal()
+        play.runner.retry()
+        assert play.runner.run()
+        assert play.stored("bad") == [10]
+        assert play.journal.marked == [0, 1, 10, 11]
+
+    two_runs(story)
+
+
+def test_what_waits_for_a_file_that_refuses_it_is_bounded(two_runs, monkeypatch):
+    monkeypatch.setattr(otlp_runner, "REFUSED_BYTES", 2000)
+
+    def story(play):
+        play.refuse()
+        assert play.feed("bad", 10)
+        assert not play.feed("bad", 11, "x" * 4000)
+        assert not play.feed("good", 12)
+        assert play.runner.waiting
+        assert play.stored("good") == []
+        play.heal()
+        assert play.runner.run()
+        assert (play.stored("good"), play.stored("bad")) == ([12], [10, 11])
+        assert not play.runner.waiting
+
+    two_runs(story)
+
+
+def test_a_disk_that_lets_nothing_begin_is_waited_for(two_runs):
+    def story(play):
+        def refused(*_args):
+            raise Unavailable("no space")
+
+        play.inner.runs.open = refused
+        play.runner.add([OpenRun(play.key("new"), Arrival("new", door=DOOR_OTLP, session_id="new"))])
+        assert not play.runner.run(), "whoever calls is to wait, not to try again at once"
+        assert play.runner.waiting
+
+    two_runs(story)
