@@ -27,7 +27,7 @@ def request(n: int) -> bytes:
 def test_no_descriptor_to_read_it_with(tmp_path, monkeypatch, caplog, times):
     monkeypatch.setenv("AGENTRUND_SPOOL", str(tmp_path / "spool"))
 
-    async def story() -> int:
+    async def story() -> tuple[int, int]:
         settings = Settings(root=tmp_path / "root", otlp_grpc=None, http=None)
         with closing(Root.open(settings.root, {"pid": 1})) as root, closing(Listener(tmp_path / "s")) as door:
             collector = Collector(settings, root, door, Demands())
@@ -46,13 +46,20 @@ def test_no_descriptor_to_read_it_with(tmp_path, monkeypatch, caplog, times):
             await collector.start()
             for n in (1, 2, 3):
                 await service.take(Signal.TRACES, Encoding.PROTOBUF, request(n), Peer(None, None))
+            known: list[int] = []
+
+            def decide():
+                known.append(len(service._machine.traces))
+                return ()
+
             async with asyncio.timeout(20):
+                await service.after_all(decide)
                 while service.waiting:  # noqa: ASYNC110 - a counter, nobody tells of it
                     await asyncio.sleep(0.01)
             await collector.stop()
-        return len(refusals)
+        return len(refusals), known[0]
 
-    assert asyncio.run(story()) == 0
+    assert asyncio.run(story()) == (0, 3), "what is done after all that came is done after what was put off"
     traces = "".join(path.read_text() for path in (tmp_path / "root" / "runs").glob("*/trace.jsonl"))
     for n in (1, 2, 3):
         assert traces.count(f'"request {n}"') == 1

@@ -6,6 +6,7 @@ message is asked for; on the wire that is the same as a call of one message.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeVar
@@ -58,11 +59,8 @@ class _Calls:
             try:
                 peer, request = await self._begin(kind, context)
                 return (await answer(peer, request)).SerializeToString()
-            except AgentrundError as error:
+            except Exception as error:  # noqa: BLE001 - what is wrong is for the caller
                 await _refuse(context, error)
-            except Exception:  # noqa: BLE001 - a bug here must not reach the caller as a traceback
-                _log.exception("a %s from %s failed: a bug of ours", kind.DESCRIPTOR.name, context.peer())
-                await context.abort(grpc.StatusCode.INTERNAL, "internal error; see the collector's log")
 
         return grpc.stream_unary_rpc_method_handler(call)
 
@@ -73,7 +71,9 @@ class _Calls:
             name = _name(request)
             async for seq, line in self._sink.tail(name, request.after_seq, follow=request.follow):
                 await context.write(pb.TailResponse(seq=seq, record=line).SerializeToString())
-        except AgentrundError as error:
+        except (grpc.aio.InternalError, grpc.aio.UsageError) as gone:
+            raise asyncio.CancelledError from gone  # it has hung up
+        except Exception as error:  # noqa: BLE001 - what is wrong is for the caller
             await _refuse(context, error)
 
     async def heartbeat(self, peer: Peer, request: pb.HeartbeatRequest) -> Message:
@@ -141,9 +141,24 @@ _CODES: Final[dict[type[AgentrundError], grpc.StatusCode]] = {
 }
 
 
-async def _refuse(context: _Context, error: AgentrundError) -> NoReturn:
+async def _refuse(context: _Context, error: Exception) -> NoReturn:
+    code, message = _verdict(error)
+    if code is grpc.StatusCode.INTERNAL:
+        _log.error("a call from %s failed: a bug of ours", context.peer(), exc_info=error)
+    try:
+        await context.abort(code, message)
+    except (grpc.aio.InternalError, grpc.aio.UsageError) as gone:
+        # Its connection broke meanwhile: there is nobody to tell.
+        raise asyncio.CancelledError from gone
+
+
+def _verdict(error: Exception) -> tuple[grpc.StatusCode, str]:
+    if isinstance(error, OSError):
+        return grpc.StatusCode.UNAVAILABLE, f"the system refuses: {error.strerror}; try again"
+    if not isinstance(error, AgentrundError):
+        return grpc.StatusCode.INTERNAL, "internal error; see the collector's log"
     code = _CODES.get(type(error), grpc.StatusCode.UNAVAILABLE)
     if isinstance(error, Rejected):
         denied = error.code == "not_allowed"
         code = grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.INVALID_ARGUMENT
-    await context.abort(code, f"{error.message}: {error.hint}" if error.hint else error.message)
+    return code, f"{error.message}: {error.hint}" if error.hint else error.message

@@ -97,7 +97,7 @@ class OtlpService:
         # In gRPC's buffer, and once more as the bytes we are given.
         self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float] | _Errand] = deque()
-        self._put_off: list[tuple[int, float]] = []
+        self._put_off: list[tuple[int, float] | _Errand] = []
         self._unreadable = Rarely("an acknowledged OTLP request cannot be read again", clock.monotonic)
         self._wake = asyncio.Event()
         self._may_work = asyncio.Event()
@@ -281,6 +281,9 @@ class OtlpService:
             log.exception("an OTLP request stays in the intake journal: a bug of ours")
 
     async def _run_errand(self, errand: _Errand) -> None:
+        if self._put_off:  # what was acknowledged before it comes first
+            self._put_off.append(errand)
+            return
         try:
             await self._perform_parts(errand.decide())
         except Exception as error:  # noqa: BLE001 - it is for who sent us on it
