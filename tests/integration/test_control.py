@@ -179,14 +179,15 @@ def test_a_process_that_can_be_watched_needs_no_heartbeat(daemon):
         assert (beat.source, beat.every_s, list(beat.run_ids)) == ("prog", 0, daemon.run_ids())
 
 
-def test_silence_after_heartbeats_is_a_death_where_the_process_cannot_be_seen(tmp_path):
+@pytest.mark.parametrize(("timeout", "every_s"), [("3s", 1), ("600ms", 0.2)])
+def test_silence_after_heartbeats_is_a_death_where_the_process_cannot_be_seen(tmp_path, timeout, every_s):
     need_pid_namespaces()
-    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0", wrapper=UNSHARE, heartbeat_timeout="3s") as daemon:
+    with Daemon(tmp_path, otlp_grpc="127.0.0.1:0", wrapper=UNSHARE, heartbeat_timeout=timeout) as daemon:
         with control(daemon) as stub:
             begin(daemon)
             until(daemon.rows, "the run")
             beat = stub.Heartbeat(pb.HeartbeatRequest(resource=PROG), timeout=WAIT_S)
-            assert (beat.every_s, list(beat.run_ids)) == (1, daemon.run_ids())
+            assert (beat.every_s, list(beat.run_ids)) == (pytest.approx(every_s), daemon.run_ids())
         until(lambda: daemon.rows()[0]["status"] == "crashed", "the crash")
         (exit_,) = [r for r in daemon.trace() if r["type"] == "source.exit"]
         assert exit_["payload"]["cause"] == "heartbeat lost"

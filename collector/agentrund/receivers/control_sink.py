@@ -36,7 +36,7 @@ class Beat:
     """The answer to a heartbeat: seconds to the next one (0: none is needed), and the caller's open runs."""
 
     source: str
-    every_s: int
+    every_s: float
     run_ids: list[str]
 
 

@@ -108,7 +108,7 @@ class Control:
         """The caller is alive."""
         now = self._runs.clock.monotonic()
         producer, keys = otlp_control.beat(self._machine, peer, _resource(resource), now)
-        every = max(1, int(self._heartbeat_s / _BEATS_IN_TIMEOUT)) if producer.beats else 0
+        every = self._heartbeat_s / _BEATS_IN_TIMEOUT if producer.beats else 0.0
         return Beat(producer.id, every, [run_id for key in keys if (run_id := self._runner.run_id_of(key))])
 
     # -- ends -------------------------------------------------------------------------------------

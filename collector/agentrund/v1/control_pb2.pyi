@@ -34,9 +34,9 @@ class HeartbeatResponse(_message.Message):
     EVERY_S_FIELD_NUMBER: _ClassVar[int]
     RUN_IDS_FIELD_NUMBER: _ClassVar[int]
     source: str
-    every_s: int
+    every_s: float
     run_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, source: _Optional[str] = ..., every_s: _Optional[int] = ..., run_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, source: _Optional[str] = ..., every_s: _Optional[float] = ..., run_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EndRunRequest(_message.Message):
     __slots__ = ("run_id", "session_id", "resource", "outcome", "cause")
