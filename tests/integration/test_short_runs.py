@@ -72,7 +72,10 @@ def tell_all(daemon: Daemon, tell: Teller, first: int, count: int) -> None:
     with ThreadPoolExecutor(SENDERS) as senders:
         parts = [range(first + part, first + count, SENDERS) for part in range(SENDERS)]
         list(senders.map(lambda numbers: tell(daemon, numbers), parts))
-    until(lambda: is_idle(daemon), "the ends of all runs")
+    try:
+        until(lambda: is_idle(daemon), "the ends of all runs")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; {status(daemon)}") from error
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ _NOT_METADATA: Final = frozenset(
     {*kinds.IDENTITY_KEYS, "pid_from", "door", "session_id", "attempt", "resume_seq", "reason"}
 )
 """Keys of ``run.start`` and ``run.resume`` that are the collector's, not the owner's."""
+_LATE: Final = "late"
+"""How a source has left that came when all was over."""
 _LARGEST: Final = 1e300
 
 
@@ -166,7 +168,7 @@ class RunState:
         self._stretch(attempt, record, late=late)
         if kind == kinds.SOURCE_JOIN:
             self._add_source(record)
-            return None
+            return Change.LATE if late else None
         if kind == kinds.SOURCE_EXIT:
             return self._source_exit(attempt, record)
         self._settle(record)
@@ -228,6 +230,7 @@ class RunState:
             door=door if door in (DOOR_OTLP, DOOR_IMPORT) else DOOR_SOCKET,
             attempt=record.attempt,
             high_water=known.high_water if known else 0,
+            left=_LATE if record.late else None,
         )
 
     @staticmethod

@@ -70,6 +70,7 @@ class Identity:
 class Arrival:
     """A source that asks for a place in a run: its id, process, door, and all it says of itself.
 
+    ``late``: it took part in an attempt that is over, where there is one, and resumes nothing.
     ``metadata`` holds the hello's own keys (framework, model, task, …) in the order of the
     protocol, None values left out. ``ts`` is epoch seconds when it differs from now (OTLP, imports).
     """
@@ -80,3 +81,4 @@ class Arrival:
     session_id: str | None = None
     metadata: Json = field(default_factory=dict)
     ts: float | None = None
+    late: bool = False

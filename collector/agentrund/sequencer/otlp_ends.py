@@ -108,6 +108,7 @@ def finish(run: OtlpRun, cause: str, status: str | None = None) -> list[Command]
 def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[Command]:
     unclean = [s for s in causes if not _is_clean(run, producers, s)]
     out = [c for source in causes if source not in unclean for c in _depart(run, source)]
+    exits = [at for source in unclean if (at := producers.get(source).exited_ts) is not None]
     for source in unclean:
         run.members[source] = False
         open_extra = [*run.asked(source), *run.lacks(source)]
@@ -121,6 +122,7 @@ def _crash(run: OtlpRun, producers: Producers, causes: dict[str, str]) -> list[C
                 open_extra=open_extra,
             )
         )
+    run.died_at = max(exits, default=run.last_ts)
     run.end()
     return out
 

@@ -104,7 +104,7 @@ class RestoredRun:
             attributes = resource if isinstance(resource, dict) else {}
             identity = Identity.from_payload(payload)
             self._runs.producers.restore(source, identity, Resource(attributes), self._now)
-            run.members[source] = True
+            run.members[source] = not record.late
 
     def _item(self, run: OtlpRun, record: Record, src: Json) -> None:
         source, trace_id, span_id = str(src.get("id")), src.get("trace", ""), src.get("span")

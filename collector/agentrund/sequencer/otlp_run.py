@@ -14,12 +14,16 @@ from agentrund.model import kinds
 from agentrund.model.event import Event, Json
 from agentrund.model.otlp import MappedSpan, SpanKind
 from agentrund.model.run_state import FAILED, OK
+from agentrund.model.source import DOOR_OTLP, Arrival
 from agentrund.sequencer.otlp_commands import BY_TRACE, RunKey
+from agentrund.sequencer.producers import Producer
 from agentrund.sequencer.trace_release import Fed, inferred_end
 from agentrund.sequencer.trace_tree import Root, TraceTree
 
 _REMEMBERED: Final = 64
 """Tool calls of a source that an answer may still be found to have asked for."""
+_BEFORE_S: Final = 3600.0
+"""Nothing that takes longer is told of after a crash: where it seems so, clocks do not agree."""
 _LISTED: Final = 100
 """Open steps listed per source; a crash of a thousand spans is told by fewer."""
 
@@ -100,6 +104,26 @@ class OtlpRun:
         """The attempt is over. Of its calls only those nobody made may still matter, to what comes late."""
         self.ended = True
         self._calls = {source: calls for source, calls in self._calls.items() if calls.open}
+
+    def arrival(self, producer: Producer, fed: list[Fed]) -> Arrival:
+        """How a source asks for its place in it, with the first of what it tells."""
+        metadata: Json = {} if producer.service is None else {"service": producer.service}
+        metadata["run_key"] = str(self.key)
+        metadata["resource"] = producer.resource.attributes
+        return Arrival(
+            producer.id,
+            producer.identity,
+            DOOR_OTLP,
+            self.session,
+            metadata,
+            began(producer.id, fed),
+            late=self.ended,
+        )
+
+    def crashed_after(self, ts: float | None) -> bool:
+        """Whether what began at ``ts`` (epoch seconds) was under way when it crashed."""
+        at = self.died_at if self.ended else None
+        return at is not None and ts is not None and at - _BEFORE_S <= ts <= at
 
     def note(self, fed: Fed) -> None:
         """Follow an event that is being fed."""
@@ -210,6 +234,12 @@ class OtlpRun:
         if roots and roots[-1].failed:
             return FAILED
         return FAILED if self._last[1] and self.key.by != BY_TRACE else OK
+
+
+def began(source: str, fed: list[Fed]) -> float | None:
+    """When the first of what is told of a source happened, in epoch seconds."""
+    times = [one.event.ts for one in fed if one.source == source and one.event.ts is not None]
+    return min(times, default=None)
 
 
 def _missing(trees: dict[str, TraceTree], source: str | None) -> list[Json]:

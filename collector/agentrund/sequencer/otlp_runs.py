@@ -23,9 +23,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from agentrund.model.event import Json
 from agentrund.model.otlp import Mapped, MappedLog, MappedMetric, MappedSpan, Peer, Point, Pulse
-from agentrund.model.source import DOOR_OTLP, Arrival, Identity
+from agentrund.model.source import Identity
 from agentrund.sequencer import forgetting, otlp_ends
 from agentrund.sequencer.forgetting import slowly
 from agentrund.sequencer.metric_hold import MetricHold
@@ -41,7 +40,7 @@ from agentrund.sequencer.otlp_commands import (
     Part,
     RunKey,
 )
-from agentrund.sequencer.otlp_run import OtlpRun
+from agentrund.sequencer.otlp_run import OtlpRun, began
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
@@ -375,10 +374,12 @@ class OtlpRuns:
             # A new process of a session whose earlier one has gone: that attempt is over first.
             out += otlp_ends.end_gone(run, self.producers)
         logged = any(one.item is not None and is_at_once(one.item) for one in fed)
-        if run.ended and (new_trace or first not in run.members or (logged and lives)):
+        # A tool's server that exports after its caller has died took part, and resumes nothing.
+        stranger = first not in run.members and not run.crashed_after(began(first, fed))
+        if run.ended and (new_trace or stranger or (logged and lives)):
             run.begin(trace.session)
             run.members[first] = True
-            out.append(OpenRun(run.key, self._arrival(run, first, fed)))
+            out.append(OpenRun(run.key, run.arrival(self.producers.get(first), fed)))
         (run.past if trace.is_past else run.trees)[trace.id] = trace.tree
         run.last_arrival = max(run.last_arrival, now)
         for n, one in enumerate(fed, 1):
@@ -401,8 +402,9 @@ class OtlpRuns:
         lives = run.members.get(source)
         if lives or (lives is False and (run.ended or self.producers.get(source).exited_at is not None)):
             return
-        run.members[source] = True
-        out.append(Join(run.key, self._arrival(run, source, fed)))
+        # Who joins a run that has ended tells only of what is over.
+        run.members[source] = not run.ended
+        out.append(Join(run.key, run.arrival(self.producers.get(source), fed)))
 
     def _end_former(self, record: MappedLog, producer: Producer, now: float) -> list[Command]:
         """A sender counts anew under its session: its former process is gone, and with it that attempt."""
@@ -436,16 +438,6 @@ class OtlpRuns:
             run.session = session
             if not run.ended:
                 out.append(Adopt(run.key, session))
-
-    def _arrival(self, run: OtlpRun, source: str, fed: list[Fed]) -> Arrival:
-        producer: Producer = self.producers.get(source)
-        times = [one.event.ts for one in fed if one.source == source and one.event.ts is not None]
-        metadata: Json = {} if producer.service is None else {"service": producer.service}
-        metadata["run_key"] = str(run.key)
-        metadata["resource"] = producer.resource.attributes
-        return Arrival(
-            source, producer.identity, DOOR_OTLP, run.session, metadata, min(times) if times else None
-        )
 
     # -- forgetting -------------------------------------------------------------------------------
 

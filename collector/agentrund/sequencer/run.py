@@ -54,9 +54,10 @@ class RunMachine:
     def arrive(self, who: Arrival, now: float) -> list[Step]:
         """A source takes its place: starts the run, joins the open attempt, or resumes an ended run.
 
-        A source that never left just goes on; it writes nothing.
+        A source that never left just goes on; it writes nothing. One that is late resumes nothing.
         """
-        state, act = self.state, act_for(self.state, Input.ARRIVAL)
+        state = self.state
+        act = act_for(state, Input.LATE_ARRIVAL if who.late else Input.ARRIVAL)
         known = state.sources.get(who.source)
         attempt = state.attempt
         here = known is not None and attempt is not None and known.attempt == attempt.n
@@ -77,6 +78,9 @@ class RunMachine:
         number = attempt.n if attempt is not None else 1
         if act is Act.RESUME:
             number += 1
+        if act is Act.JOIN_LATE:
+            src: Json = {"k": who.door, "id": who.source, "late": True}
+            return [self._append(kinds.SOURCE_JOIN, ts, number, status=OK, payload=payload, src=src)]
         return [self._append(act.value, ts, number, status=OK, payload=payload)]
 
     # -- events -----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Input(Enum):
     """What can happen to a run."""
 
     ARRIVAL = "a source asks for a place"
+    LATE_ARRIVAL = "a source asks for a place of which all is over"
     EVENT = "an event"
     OWNER_END = "run.end from the owner"
     EXIT_OTHERS_LEFT = "a source ends, others live"
@@ -43,6 +44,7 @@ class Act(Enum):
 
     START = "run.start"
     JOIN = "source.join"
+    JOIN_LATE = "source.join, marked late"
     RESUME = "run.resume"
     APPEND = "the event"
     APPEND_LATE = "the event, marked late"
@@ -57,6 +59,9 @@ TABLE: Final[dict[tuple[State, Input], tuple[Act, State]]] = {
     (State.OPEN, Input.ARRIVAL): (Act.JOIN, State.OPEN),
     (State.ENDED, Input.ARRIVAL): (Act.RESUME, State.OPEN),
     (State.CRASHED, Input.ARRIVAL): (Act.RESUME, State.OPEN),
+    (State.OPEN, Input.LATE_ARRIVAL): (Act.JOIN, State.OPEN),
+    (State.ENDED, Input.LATE_ARRIVAL): (Act.JOIN_LATE, State.ENDED),
+    (State.CRASHED, Input.LATE_ARRIVAL): (Act.JOIN_LATE, State.CRASHED),
     (State.OPEN, Input.EVENT): (Act.APPEND, State.OPEN),
     (State.ENDED, Input.EVENT): (Act.APPEND_LATE, State.ENDED),
     (State.CRASHED, Input.EVENT): (Act.APPEND_LATE, State.CRASHED),

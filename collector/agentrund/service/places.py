@@ -115,6 +115,8 @@ def _named_folder(folder: Path, gid: int | None) -> str | None:
         try:
             folder.mkdir(mode=_PRIVATE, parents=True)
             _open_to(folder, gid)
+        except FileExistsError:
+            pass  # another collector that starts was faster: the folder is looked at as any other
         except OSError as error:
             return f"cannot be created: {error.strerror}"
     found = folder.stat()

@@ -150,7 +150,12 @@ class Intake:
                 break
             if oldest.written > self.unsynced.durable:
                 break  # after a failed sync it is written again
-            self._folder.remove(oldest.name)
+            try:
+                self._folder.remove(oldest.name)
+            except Unavailable as error:  # not ours to remove, so none of ours
+                log.warning("intake segment %s is forgotten, and stays as it is: %s", oldest.name, error)
+            except OSError:
+                break  # a read-only disk, for one: whoever writes to it says so
             del self._segments[0]
             self.unread += unread
             dropped += 1

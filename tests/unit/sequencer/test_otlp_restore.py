@@ -98,6 +98,28 @@ def test_members_that_left_or_died_are_known_again(world):
     assert run.died_at == T0 + 7
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_who_was_there_when_a_run_crashed_resumes_nothing_after_a_restart_either(world, known):
+    call = {"start": 8, "end": 12, "remote": True, "resource": program("server")}
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(10)
+    world.exit()
+    world.pass_time(5)
+    if known:
+        world.take(mapped(4, 3, TOOL, **call), pid=2)
+        world.pass_time(10)
+    restart(world)
+    for _ in range(2):
+        world.take(mapped(4, 3, TOOL, **call), pid=2)
+        world.pass_time(10)
+    assert [r.type for r in world.run.records if r.late] == [
+        kinds.SOURCE_JOIN,
+        kinds.TOOL_CALL,
+        kinds.TOOL_RESULT,
+    ]
+    assert world.run.status == "crashed"
+
+
 def test_a_run_of_another_door_is_none_of_ours():
     assert restore(OtlpRuns(), [], 0.0) is None
 

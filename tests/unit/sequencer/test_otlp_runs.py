@@ -397,6 +397,36 @@ def test_an_ended_trace_is_opened_again_by_a_process_that_was_not_part_of_it(wor
     assert not any(r.late for r in world.run.records)
 
 
+def test_a_tools_server_that_tells_of_a_call_when_its_caller_has_died_resumes_nothing(world):
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(10)
+    world.exit()
+    world.pass_time(5)
+    assert world.run.status == "crashed"
+    world.take(mapped(4, 3, TOOL, remote=True, start=8, end=12, resource=program("server")), pid=2)
+    world.pass_time(10)
+    assert [(r.type, r.payload.get("source")) for r in world.run.records if r.late] == [
+        (kinds.SOURCE_JOIN, "server"),
+        (kinds.TOOL_CALL, None),
+        (kinds.TOOL_RESULT, None),
+    ]
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed"]
+    assert world.run.machine.state.live_sources() == []
+    world.exit(2)
+    world.pass_time(10)
+    assert world.run.records[-1].type == kinds.TOOL_RESULT
+
+
+def test_what_begins_after_a_crash_resumes_its_trace(world):
+    world.take(mapped(2, 1, LLM))
+    world.pass_time(10)
+    world.exit()
+    world.pass_time(5)
+    world.take(mapped(4, 1, TOOL, start=12, end=13, resource=program("again")), pid=2)
+    world.pass_time(10)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+
+
 def test_a_process_whose_run_was_idle_begins_a_new_one(world):
     world.take(mapped(1, 0, LLM))
     world.pass_time(1)

@@ -142,6 +142,13 @@ def test_a_named_socket_gets_its_folder(tmp_path):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_folder_that_another_starter_makes_at_the_same_time_is_good(tmp_path, monkeypatch):
+    path = tmp_path / "a" / "b.sock"
+    path.parent.mkdir(mode=0o700)
+    monkeypatch.setattr(Path, "exists", lambda _path: False)
+    assert places.listen_socket(path, {}) == path
+
+
 def test_clients_take_the_first_socket_that_exists(tmp_path):
     env = {"XDG_RUNTIME_DIR": str(tmp_path)}
     (tmp_path / "agentrund").mkdir()

@@ -147,6 +147,31 @@ def test_segments_are_dropped_oldest_first_when_done_and_old(tmp_path):
     assert put(again, b"next", NOW).rq > requests[-1].rq
 
 
+@pytest.mark.parametrize("stands", [True, False], ids=["a folder in its place", "a disk that refuses"])
+def test_a_segment_that_cannot_be_removed_stands_in_nobodys_way(tmp_path, monkeypatch, stands):
+    journal = Journal(tmp_path / "intake", segment_bytes=200)
+    intake = journal.open()
+    for n in range(3):
+        intake.done(put(intake, bytes([n]) * 150, NOW + n).rq)
+    sync(intake)
+    first = journal.files()[0]
+    if stands:
+        first.unlink()
+        first.mkdir()
+    else:
+        monkeypatch.setattr(os, "unlink", refuse)
+    dropped = intake.drop(NOW + 2 * KEEP_S)
+    assert (dropped > 1) is stands
+    monkeypatch.undo()
+    intake.drop(NOW + 2 * KEEP_S)
+    assert first.is_dir() is stands
+    assert len([path for path in journal.files() if path.is_file()]) == 1
+
+
+def refuse(*_args, **_options):
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
 def test_markers_alone_may_fill_segments(tmp_path):
     journal = Journal(tmp_path / "intake", segment_bytes=60)
     intake = journal.open()
