@@ -52,6 +52,15 @@ def test_an_end_from_a_sender_has_src():
     assert wrong(book) == []
 
 
+def test_who_comes_when_all_is_over_is_marked_so():
+    book = Book()
+    book.start()
+    book.die()
+    book.add("source.join", None, {"source": "m"}, src={"k": "otlp", "id": "m", "late": True})
+    assert wrong(book) == []
+    assert book.state.live_sources() == []
+
+
 @pytest.mark.parametrize(
     ("cause", "status", "sound"),
     [
