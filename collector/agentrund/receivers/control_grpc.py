@@ -153,8 +153,10 @@ async def _refuse(context: _Context, error: Exception) -> NoReturn:
 
 
 def _verdict(error: Exception) -> tuple[grpc.StatusCode, str]:
+    if isinstance(error, FileNotFoundError):
+        return grpc.StatusCode.NOT_FOUND, "the files of the run are gone"
     if isinstance(error, OSError):
-        return grpc.StatusCode.UNAVAILABLE, f"the system refuses: {error.strerror}; try again"
+        return grpc.StatusCode.UNAVAILABLE, f"the system refuses: {error.strerror or error}; try again"
     if not isinstance(error, AgentrundError):
         return grpc.StatusCode.INTERNAL, "internal error; see the collector's log"
     code = _CODES.get(type(error), grpc.StatusCode.UNAVAILABLE)

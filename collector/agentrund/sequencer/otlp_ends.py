@@ -100,6 +100,7 @@ def finish(run: OtlpRun, cause: str, status: str | None = None) -> list[Command]
         # The last of them stays: its leaving would make the run one that crashed.
         stays = living.pop()
         out += _inferred(run, stays)
+        run.members[stays], run.died_at = False, None
     out += [c for source in living for c in _depart(run, source)]
     run.end()
     return [*out, Finish(run.key, status or run.status(), cause, run.last_ts)]
@@ -137,6 +138,16 @@ def _leave(run: OtlpRun, producers: Producers, source: str) -> list[Command]:
     run.members[source], run.died_at = False, at
     open_extra = [*run.asked(source), *run.lacks(source)]
     return [Leave(run.key, source, producer.cause, clean=False, ts=at, open_extra=open_extra)]
+
+
+def leave_late(run: OtlpRun) -> list[Command]:
+    """Who has joined a run that is over leaves it: nobody will judge it again."""
+    if not run.ended:
+        return []
+    joined = run.living()
+    run.late.update(joined)
+    run.members |= dict.fromkeys(joined, False)
+    return [Leave(run.key, source, CLEAN, clean=True, ts=run.last_ts) for source in joined]
 
 
 def _depart(run: OtlpRun, source: str) -> list[Command]:

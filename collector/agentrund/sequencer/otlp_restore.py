@@ -18,6 +18,7 @@ from agentrund.model.otlp import Fault, MappedSpan, Resource, SpanKind
 from agentrund.model.run_state import OK, said
 from agentrund.model.source import DOOR_OTLP, Identity
 from agentrund.sequencer.otlp_commands import RunKey
+from agentrund.sequencer.otlp_ends import SILENCE
 from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_runs import OtlpRuns
 from agentrund.sequencer.otlp_trace import Trace
@@ -54,11 +55,14 @@ class RestoredRun:
             self._arrival(record)
         elif run is None:
             return
+        elif record.type == kinds.RUN_END and not record.late:
+            run.died_at = None
         elif record.type == kinds.SOURCE_EXIT:
             source = str(payload.get("source"))
             if source in run.members:
                 run.members[source] = False
-                run.died_at = run.died_at if record.status == OK else record.ts
+                if record.status != OK:
+                    run.died_at = run.last_ts if payload.get("cause") == SILENCE else record.ts
         elif record.src is not None and record.src.get("k") == DOOR_OTLP:
             self._runs.stored.note(record.src)
             self._item(run, record, record.src)
@@ -105,6 +109,8 @@ class RestoredRun:
             identity = Identity.from_payload(payload)
             self._runs.producers.restore(source, identity, Resource(attributes), self._now)
             run.members[source] = not record.late
+            if record.late:
+                run.late.add(source)
 
     def _item(self, run: OtlpRun, record: Record, src: Json) -> None:
         source, trace_id, span_id = str(src.get("id")), src.get("trace", ""), src.get("span")

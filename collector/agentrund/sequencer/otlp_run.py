@@ -84,6 +84,8 @@ class OtlpRun:
     last_ts: float = 0.0
     ended: bool = False
     died_at: float | None = None
+    late: set[str] = field(default_factory=set)
+    """Sources that came after it had crashed, with what was under way by then."""
     _calls: dict[str, _Calls] = field(default_factory=dict)
     _last: tuple[int, bool] = (0, False)
     """When the last call ended, and whether that was a model call that failed."""
@@ -98,7 +100,7 @@ class OtlpRun:
         """A new attempt: nothing of the one before counts."""
         self.session = self.session or session
         self.members, self.trees, self.past, self._calls, self._forgotten = {}, {}, {}, {}, []
-        self.ended, self.died_at, self._last = False, None, (0, False)
+        self.ended, self.died_at, self._last, self.late = False, None, (0, False), set()
 
     def end(self) -> None:
         """The attempt is over. Of its calls only those nobody made may still matter, to what comes late."""
@@ -120,8 +122,16 @@ class OtlpRun:
             late=self.ended,
         )
 
-    def crashed_after(self, ts: float | None) -> bool:
-        """Whether what began at ``ts`` (epoch seconds) was under way when it crashed."""
+    def strangers(self, fed: list[Fed]) -> list[str]:
+        """Sources of ``fed`` that did not take part in it, and had not begun what they tell when it crashed.
+
+        A tool's server that exports after its caller has died did take part.
+        """
+        sources = dict.fromkeys(one.source for one in fed)
+        others = [source for source in sources if source not in self.members or source in self.late]
+        return [source for source in others if not self._crashed_after(began(source, fed))]
+
+    def _crashed_after(self, ts: float | None) -> bool:
         at = self.died_at if self.ended else None
         return at is not None and ts is not None and at - _BEFORE_S <= ts <= at
 

@@ -40,7 +40,7 @@ from agentrund.sequencer.otlp_commands import (
     Part,
     RunKey,
 )
-from agentrund.sequencer.otlp_run import OtlpRun, began
+from agentrund.sequencer.otlp_run import OtlpRun
 from agentrund.sequencer.otlp_stored import StoredItems
 from agentrund.sequencer.otlp_trace import Taking, Trace, give_time, is_at_once, no_trace
 from agentrund.sequencer.producers import Producer, Producers
@@ -367,16 +367,15 @@ class OtlpRuns:
     def _feed(self, run: OtlpRun, trace: Trace, fed: list[Fed], now: float) -> Iterator[Part]:
         out: list[Command] = []
         self._take_session(run, trace, out)
-        first = next((one.source for one in fed if one.source not in run.members), fed[0].source)
+        strangers = run.strangers(fed)
+        first = strangers[0] if strangers else fed[0].source
         new_trace = trace.id not in run.trees and not trace.is_past
         lives = self.producers.get(first).exited_at is None
         if new_trace and run.key.by != BY_TRACE and lives and self._follows(first, run):
             # A new process of a session whose earlier one has gone: that attempt is over first.
             out += otlp_ends.end_gone(run, self.producers)
         logged = any(one.item is not None and is_at_once(one.item) for one in fed)
-        # A tool's server that exports after its caller has died took part, and resumes nothing.
-        stranger = first not in run.members and not run.crashed_after(began(first, fed))
-        if run.ended and (new_trace or stranger or (logged and lives)):
+        if run.ended and (new_trace or strangers or (logged and lives)):
             run.begin(trace.session)
             run.members[first] = True
             out.append(OpenRun(run.key, run.arrival(self.producers.get(first), fed)))
@@ -391,7 +390,7 @@ class OtlpRuns:
             out.append(Feed(run.key, one.source, one.event))
             if isinstance(one.item, MappedLog) and one.item.ends_session:
                 out += otlp_ends.finish(run, "session.end")
-        yield out
+        yield [*out, *otlp_ends.leave_late(run)]
 
     def _follows(self, source: str, run: OtlpRun) -> bool:
         """Whether a process was first heard of when those of a run had gone; else it worked beside them."""
@@ -402,8 +401,7 @@ class OtlpRuns:
         lives = run.members.get(source)
         if lives or (lives is False and (run.ended or self.producers.get(source).exited_at is not None)):
             return
-        # Who joins a run that has ended tells only of what is over.
-        run.members[source] = not run.ended
+        run.members[source] = True
         out.append(Join(run.key, run.arrival(self.producers.get(source), fed)))
 
     def _end_former(self, record: MappedLog, producer: Producer, now: float) -> list[Command]:

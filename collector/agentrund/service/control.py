@@ -154,6 +154,8 @@ class Control:
         if actor is None:  # it had ended before, and was let go of
             return await self.run(RunName(run_id))
         info = self._info(actor)
+        if actor.queued:
+            raise Unavailable(f"the end of {run_id} is not written yet", hint="free space, and call again")
         await self._runs.syncing.kept(actor.files.unsynced)
         return info
 

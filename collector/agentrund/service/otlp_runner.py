@@ -33,12 +33,11 @@ from agentrund.service.metrics import MetricsWriter
 from agentrund.service.process_watch import ProcessWatch, boot_id
 from agentrund.service.run_actor import RunActor
 from agentrund.service.runs import Runs
+from agentrund.service.unstored import Unstored
 from agentrund.store.intake import Intake
 
 _REMEMBERED: Final = 2048
 """Keys of ended runs that are remembered for late items: more than the sequencer remembers."""
-REFUSED_BYTES: Final = 8 << 20
-"""Of events that wait for files which refuse them; beyond it everybody waits."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -53,11 +52,7 @@ class OtlpRunner:
         self._intake = intake
         self._commands: deque[Command] = deque()
         self._run_of: OrderedDict[RunKey, str] = OrderedDict()
-        self._touched: dict[str, RunActor] = {}
-        self._refused: dict[str, RunActor] = {}
-        """Runs whose files refuse what they were given."""
-        self._fed: dict[str, list[Feed]] = {}
-        self._done: list[int] = []
+        self._unstored = Unstored(runs)
         self._durable: list[int] = []
         self._boot_id = boot_id()
         self._unwatched: list[Identity] = []
@@ -90,55 +85,37 @@ class OtlpRunner:
     @property
     def waiting(self) -> bool:
         """Whether something is left to perform or to store; what files refuse waits for ``retry``."""
-        at_once = self._touched or self._is_full or (self._done and not self._refused)
-        return bool(self._commands or at_once or self._metrics.waiting)
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether so much waits for runs whose files refuse it that nothing may be added."""
-        return sum(actor.files.trace.pending_bytes for actor in self._refused.values()) > REFUSED_BYTES
+        return bool(self._commands or self._unstored.waiting or self._metrics.waiting)
 
     def retry(self) -> None:
         """What was refused is stored with the next ``run``, if it can be."""
-        self._touched, self._refused = self._refused | self._touched, {}
+        self._unstored.retry()
 
     def run(self, seconds: float = math.inf) -> bool:
         """Perform commands for so long and store what came of them; False where the disk refuses."""
         until = time.monotonic() + seconds
-        refused = False
-        if self._is_full:
-            self.retry()
-            self._commit()
+        unstored, refused = self._unstored, False
+        if unstored.is_full:
+            unstored.retry()
+            unstored.commit()
+        full = unstored.is_full
         try:
-            while self._commands and not self._is_full:
+            while self._commands and not full:
                 self._next()
                 if time.monotonic() > until:
                     break
         except Unavailable as error:
             refused = True
             self._runs.trouble.refused("OTLP data", error)
-        self._commit()
+        unstored.commit()
         measured = self._metrics.commit()
         if self._take_back():
             return True
-        if self._done and measured and not self._refused:
+        if measured and (done := unstored.take_done()):
             # A request leaves the journal when the traces that have it are as safe as its answer promised:
             # later, and a run that has ended meanwhile would get it again from the journal after a kill.
-            done, self._done = self._done, []
             self._runs.syncing.when_all_kept(partial(self._durable.extend, done))
-        return self._mark_done() and measured and not refused and not self._is_full
-
-    def _commit(self) -> None:
-        """Store what runs were given; one whose file refuses it waits, and the others need not."""
-        for run_id, actor in list(self._touched.items()):
-            try:
-                self._runs.commit(actor)
-            except (Unavailable, RunUnusable):
-                self._refused[run_id] = actor
-            else:
-                self._refused.pop(run_id, None)
-                self._fed.pop(run_id, None)
-            del self._touched[run_id]
+        return self._mark_done() and measured and not refused and not unstored.is_full
 
     def _mark_done(self) -> bool:
         if not self._durable:
@@ -156,12 +133,9 @@ class OtlpRunner:
 
     def _take_back(self) -> bool:
         """What was fed to a run that is lost now, and not stored, is fed again; whether there was any."""
-        lost = [run_id for run_id in self._refused | self._touched if self._runs.is_lost(run_id)]
-        for run_id in lost:
-            self._touched.pop(run_id, None)
-            self._refused.pop(run_id, None)
-            self._commands.extendleft(reversed(self._fed.pop(run_id, [])))
-        return bool(lost)
+        feeds = self._unstored.take_back()
+        self._commands.extendleft(reversed(feeds or []))
+        return feeds is not None
 
     def _next(self) -> None:
         command = self._commands.popleft()
@@ -188,7 +162,7 @@ class OtlpRunner:
         elif isinstance(command, Measure):
             self._metrics.add(command.point, self._run_of_metric(command.key))
         elif isinstance(command, Done):
-            self._done.append(command.rq)
+            self._unstored.done(command.rq)
         elif isinstance(command, OpenRun):
             self._open(command.key, command.arrival)
         elif isinstance(command, Join):
@@ -210,10 +184,10 @@ class OtlpRunner:
             log.error("%s; its late items go into a new run", error.message)  # noqa: TRY400
             actor = self._runs.open(self._stray(command), None)
             self._run_of[command.key] = actor.run_id
-            self._touched[actor.run_id] = actor
+            self._unstored.touch(actor)
         if command.source not in actor.state.sources:
             actor.arrive(self._stray(command))
-        self._fed.setdefault(actor.run_id, []).append(command)
+        self._unstored.fed(actor, command)
         actor.feed(command.source, command.event)
 
     def _run_of_metric(self, key: RunKey | None) -> str | None:
@@ -232,7 +206,7 @@ class OtlpRunner:
         if run_id is None:
             raise RunUnusable(f"the run of {key} is not known any more")
         actor = self._runs.actor(run_id)
-        self._touched[actor.run_id] = actor
+        self._unstored.touch(actor)
         return actor
 
     def _open(self, key: RunKey, who: Arrival) -> None:
@@ -241,7 +215,7 @@ class OtlpRunner:
         self._run_of.move_to_end(key)
         if len(self._run_of) > _REMEMBERED:
             self._forget_oldest()
-        self._touched[actor.run_id] = actor
+        self._unstored.touch(actor)
         self.watch_over(who.identity)
 
     def _forget_oldest(self) -> None:

@@ -48,6 +48,8 @@ BACKLOG_BYTES: Final = 1 << 30
 TELL_EVERY_S: Final = 60.0
 MARKS_AT_ONCE: Final = 32
 """Rejected requests of which a mark in their senders' runs is under way."""
+PUT_OFF_MOST: Final = 8
+"""Ticks that an errand waits for requests which were put off."""
 STOP_S: Final = 2.0
 """At a stop the worker gets this long; the journal keeps the rest for the next start."""
 
@@ -57,6 +59,7 @@ class _Errand:
 
     def __init__(self, decide: Callable[[], Iterable[Part]]) -> None:
         self.decide = decide
+        self.turns_given_up = 0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def succeed(self) -> None:
@@ -97,7 +100,8 @@ class OtlpService:
         # In gRPC's buffer, and once more as the bytes we are given.
         self.admission = Admission(budget, 2 * max_request_bytes, self._has_room)
         self._queue: deque[tuple[IntakeRecord | int, float] | _Errand] = deque()
-        self._put_off: list[tuple[int, float] | _Errand] = []
+        self._put_off: list[tuple[int, float]] = []
+        self._errands_put_off: list[_Errand] = []
         self._unreadable = Rarely("an acknowledged OTLP request cannot be read again", clock.monotonic)
         self._wake = asyncio.Event()
         self._may_work = asyncio.Event()
@@ -281,8 +285,12 @@ class OtlpService:
             log.exception("an OTLP request stays in the intake journal: a bug of ours")
 
     async def _run_errand(self, errand: _Errand) -> None:
-        if self._put_off:  # what was acknowledged before it comes first
-            self._put_off.append(errand)
+        if errand.done.done():
+            return  # who asked for it has left
+        if self._put_off and errand.turns_given_up < PUT_OFF_MOST:
+            # What was acknowledged before it comes first, if it can be read within two seconds.
+            errand.turns_given_up += 1
+            self._errands_put_off.append(errand)
             return
         try:
             await self._perform_parts(errand.decide())
@@ -350,9 +358,10 @@ class OtlpService:
     def tick(self, now: float) -> None:
         """Release what waited long enough at ``now``, judge what has ended, forget old segments."""
         self._runner.watch_again()
-        if self._put_off:
-            self._queue.extend(self._put_off)
+        if self._put_off or self._errands_put_off:
+            self._queue.extend((*self._put_off, *self._errands_put_off))
             self._put_off.clear()
+            self._errands_put_off.clear()
             self._wake.set()
         self._is_due = self._whole
         self._runner.retry()

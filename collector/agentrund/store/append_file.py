@@ -34,6 +34,8 @@ class AppendFile:
         self._key = key
         self._files = files
         self._queue: list[bytes] = []
+        self.pending_bytes = 0
+        """How much waits for a commit."""
         self._torn = False
         self.size = 0
         if not new:
@@ -59,13 +61,14 @@ class AppendFile:
 
     def forget(self) -> None:
         """Drop what is queued."""
-        self._queue.clear()
+        self.take_back()
         self._torn = False
 
     def take_back(self) -> bytes:
         """What is queued, which is queued no more."""
         queued = b"".join(self._queue)
         self._queue.clear()
+        self.pending_bytes = 0
         return queued
 
     @property
@@ -76,16 +79,12 @@ class AppendFile:
     def add(self, data: bytes) -> None:
         """Queue whole lines for the next ``commit``."""
         self._queue.append(data)
+        self.pending_bytes += len(data)
 
     @property
     def pending(self) -> bool:
         """Whether something waits for a commit."""
         return bool(self._queue)
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much waits for a commit."""
-        return sum(map(len, self._queue))
 
     def commit(self) -> bytes:
         """Write the queue; returns what was written.
@@ -113,6 +112,7 @@ class AppendFile:
             ) from error
         self.size += len(data)
         self._queue.clear()
+        self.pending_bytes = 0
         return data
 
     def _untouched(self) -> int:

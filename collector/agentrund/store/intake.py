@@ -152,7 +152,7 @@ class Intake:
                 break  # after a failed sync it is written again
             try:
                 self._folder.remove(oldest.name)
-            except Unavailable as error:  # not ours to remove, so none of ours
+            except (Unavailable, PermissionError) as error:  # a folder in its place, or made immutable
                 log.warning("intake segment %s is forgotten, and stays as it is: %s", oldest.name, error)
             except OSError:
                 break  # a read-only disk, for one: whoever writes to it says so

@@ -120,6 +120,20 @@ def test_who_was_there_when_a_run_crashed_resumes_nothing_after_a_restart_either
     assert world.run.status == "crashed"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_was_silent_died_with_the_last_that_it_told(restarts):
+    world = World(idle_s=60.0)
+    world.take(mapped(2, 1, LLM), pid=None, host="10.0.0.9")
+    world.pass_time(99)
+    world.pass_time(99)
+    assert world.run.status == "crashed"
+    if restarts:
+        restart(world)
+    world.take(mapped(4, 1, LLM, start=30, end=31, resource=program("b")), pid=2)
+    world.pass_time(10)
+    assert [a.outcome for a in world.run.machine.state.attempts] == ["crashed", "running"]
+
+
 def test_a_run_of_another_door_is_none_of_ours():
     assert restore(OtlpRuns(), [], 0.0) is None
 

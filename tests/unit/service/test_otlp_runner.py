@@ -16,7 +16,7 @@ from agentrund.model.errors import Unavailable
 from agentrund.model.event import Event
 from agentrund.model.source import DOOR_OTLP, Arrival, Identity
 from agentrund.sequencer.otlp_commands import BY_SESSION, Done, Feed, OpenRun, RunKey
-from agentrund.service import otlp_runner
+from agentrund.service import unstored
 from agentrund.service.metrics import MetricsWriter
 from agentrund.service.otlp_runner import OtlpRunner
 from agentrund.service.process_watch import ProcessWatch, boot_id, start_time
@@ -140,7 +140,7 @@ def test_a_run_whose_file_refuses_holds_up_no_other(two_runs):
         assert play.feed("bad", 10)
         assert play.feed("good", 11)
         assert (play.stored("good"), play.stored("bad")) == ([11], [])
-        assert play.journal.marked == [0, 1], "of neither is it known that all its items are stored"
+        assert play.journal.marked == [0, 1, 11]
         assert not play.runner.waiting, "until it is tried again there is nothing to do"
         tried = play.tried
         assert play.runner.run()
@@ -149,13 +149,63 @@ def test_a_run_whose_file_refuses_holds_up_no_other(two_runs):
         play.runner.retry()
         assert play.runner.run()
         assert play.stored("bad") == [10]
-        assert play.journal.marked == [0, 1, 10, 11]
+        assert play.journal.marked == [0, 1, 11, 10]
+
+    two_runs(story)
+
+
+def test_a_run_that_refuses_is_tried_again_with_the_next_beat_and_not_before(two_runs):
+    def story(play):
+        play.refuse()
+        for rq in range(10, 20):
+            assert play.feed("bad", rq)
+        assert play.tried == 1
+        play.heal()
+        play.runner.retry()
+        assert play.runner.run()
+        assert play.stored("bad") == list(range(10, 20))
+        assert play.journal.marked == [0, 1, *range(10, 20)]
+
+    two_runs(story)
+
+
+def test_what_a_run_refused_that_is_lost_meanwhile_goes_into_another(two_runs):
+    def story(play):
+        play.refuse()
+        assert play.feed("bad", 10)
+        run_id = play.runner.run_id_of(play.key("bad"))
+        play.heal()
+        (play.inner.folder / "runs" / run_id / "trace.jsonl").unlink()
+        play.inner.runs.retry()  # it finds the loss: nothing is queued any more
+        assert play.inner.runs.is_lost(run_id)
+        play.runner.retry()
+        while play.runner.waiting:
+            assert play.runner.run()
+        assert play.stored("bad") == [10]
+        assert play.runner.run_id_of(play.key("bad")) != run_id
+        assert play.journal.marked == [0, 1, 10]
+
+    two_runs(story)
+
+
+def test_a_request_that_only_filled_an_event_of_a_run_that_refuses_stays_too(two_runs):
+    def story(play):
+        play.refuse()
+        filled = Event("log", src={"rq": 10, "i": 0, "logs": [[8, 1]]})
+        play.runner.add([Feed(play.key("bad"), "bad", filled), Done(10), Done(9), Done(8)])
+        assert play.runner.run()
+        assert play.feed("good", 11)
+        assert play.journal.marked == [0, 1, 11], "9 filled it without being named"
+        play.heal()
+        play.runner.retry()
+        assert play.runner.run()
+        assert play.journal.marked == [0, 1, 11, 10, 9, 8]
 
     two_runs(story)
 
 
 def test_what_waits_for_a_file_that_refuses_it_is_bounded(two_runs, monkeypatch):
-    monkeypatch.setattr(otlp_runner, "REFUSED_BYTES", 2000)
+    monkeypatch.setattr(unstored, "REFUSED_BYTES", 2000)
 
     def story(play):
         play.refuse()
