@@ -96,7 +96,7 @@ Tries = Callable[[Path, Path, random.Random], Iterable[Damage]]
 
 
 def _play(name: str, seed: int, tries: Tries, kept: Callable[[], Path]) -> Score:
-    logging.disable(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)  # for good: another row may be at it at the same time
     chance = random.Random(f"{name}/{seed}")
     score = Score(name, seed)
     with tempfile.TemporaryDirectory(prefix="crash-") as base:
@@ -114,7 +114,6 @@ def _play(name: str, seed: int, tries: Tries, kept: Callable[[], Path]) -> Score
                 shutil.copytree(copy, target, symlinks=True, dirs_exist_ok=True)
                 score.violations.append(Violation("I1", f"{hurt.path} {hurt.what}", wrong))
             shutil.rmtree(copy)
-    logging.disable(logging.NOTSET)
     return score
 
 

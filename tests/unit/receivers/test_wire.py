@@ -134,7 +134,7 @@ def test_however_many_there_are_a_bounded_number_is_held(found, service, key):
     wire = Wire("now")
     for client, number in [*found, *((n, n) for n in range(CLIENTS + NAMES))]:
         record = LogRecord(body=any_value("x"), attributes=key_values({f"{key}{number}": 1, "k" * 500: 2}))
-        note(wire, Signal.LOGS, logs(record, resource={"service.name": f"{service}{client % 100}"}))
+        note(wire, Signal.LOGS, logs(record, resource={"service.name": f"{client % 100}{service}"}))
         wire.note_rejected(f"{number}")
     told = wire.as_json()
     assert len(told["clients"]) <= CLIENTS + 1
