@@ -34,7 +34,7 @@ from agentrund.store.unsynced import Held, Unsynced
 KEEP_S: Final = 600.0
 """How long a request is remembered: retries of the same bytes come within minutes."""
 KEEP_REQUESTS: Final = 1 << 17
-"""Requests remembered at least, as long as they are that recent: some 15 MB."""
+"""Requests remembered at least, as long as they are that recent: some 6 MB."""
 KEEP_SEGMENTS: Final = 16
 """Segments kept only for what they remember: 1 GiB."""
 SEGMENT_BYTES: Final = 64 << 20
