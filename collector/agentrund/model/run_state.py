@@ -10,6 +10,7 @@ apply the same records to the same state, so they cannot disagree. Rules:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, TypeGuard
 
@@ -28,6 +29,9 @@ _NOT_METADATA: Final = frozenset(
     {*kinds.IDENTITY_KEYS, "pid_from", "door", "session_id", "attempt", "resume_seq", "reason"}
 )
 """Keys of ``run.start`` and ``run.resume`` that are the collector's, not the owner's."""
+OTLP_SEEN: Final = 4096
+"""Stored items that are known again. Behind the memory of requests (ten minutes) and of spans' places this is
+the last look, and a run may have millions of items."""
 _LATE: Final = "late"
 """How a source has left that came when all was over."""
 _LARGEST: Final = 1e300
@@ -125,8 +129,8 @@ class RunState:
     last_call: dict[str, OpenStep] = field(default_factory=dict)
     """Each source's model call that was answered last: what it asked for may be open at a crash."""
     totals: Totals = field(default_factory=Totals)
-    otlp_seen: set[tuple[str, ...]] = field(default_factory=set)
-    """Keys of the OTLP items stored, so that a replay or a resend is written once."""
+    otlp_seen: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict)
+    """Keys of the last OTLP items stored, so that a replay or a resend is written once."""
 
     @property
     def attempt(self) -> Attempt | None:
@@ -295,7 +299,9 @@ class RunState:
         if source is not None and isinstance(top, int) and top > source.high_water:
             source.high_water = top
         if src.get("k") == DOOR_OTLP:
-            self.otlp_seen.add(otlp_key(src))
+            self.otlp_seen[otlp_key(src)] = None
+            if len(self.otlp_seen) > OTLP_SEEN:
+                self.otlp_seen.popitem(last=False)
 
     def _count(self, record: Record) -> None:
         totals, payload = self.totals, record.payload

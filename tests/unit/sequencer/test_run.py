@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrund.formats import trace_jsonl
+from agentrund.model import run_state
 from agentrund.model.event import Event, Record
 from agentrund.model.run_state import RunState
 from agentrund.model.source import Arrival, Identity
@@ -314,6 +315,17 @@ def test_an_otlp_item_is_stored_once():
     first = feed(m, Event("tool.call", span="s", src=dict(item)), source="p")
     again = feed(m, Event("tool.call", span="s", src={**item, "rq": 2, "i": 5}), source="p")
     assert (len(first), again) == (1, [])
+
+
+def test_of_a_long_run_the_last_otlp_items_are_known_again(monkeypatch):
+    monkeypatch.setattr(run_state, "OTLP_SEEN", 10)
+    m = machine()
+    m.arrive(Arrival("p", door="otlp"), 1.8e9)
+    for n in range(100):
+        item = {"rq": 1, "i": n, "trace": "t", "span": f"s{n}", "half": "open"}
+        assert len(feed(m, Event("log", src=dict(item)), source="p")) == 1
+        assert feed(m, Event("log", src=dict(item)), source="p") == []
+    assert len(m.state.otlp_seen) == 10
 
 
 def test_a_step_that_was_only_asked_for_names_the_call_that_asked():
