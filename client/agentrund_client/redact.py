@@ -1,145 +1,148 @@
 """Secrets out of values, lines and command lines: the one redactor of client and collector.
 
-Keys: a key that contains one of `SECRET_KEYS` (any case, `-` and `_` alike) has its value masked at any
-depth. Text: patterns of well-known credentials are masked wherever they stand. Token *counters* are no
-secrets: a number under a token key (`max_tokens`, `prompt_tokens`) stays.
+Keys: what stands under a key that names a secret (any case, any depth) is masked. Text: what looks like a
+credential is masked wherever it stands, JSON inside of text included. Token *counters* are no secrets.
+
+Every function takes `found`, where it counts what it masked by rule: `key` for keys, else the rule's name.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from functools import cache
+
+from agentrund_client._secret_keys import KEY_LETTERS, is_secret_key
+from agentrund_client.redaction_rules import MASK, RULES, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-MASK = "__REDACTED__"
-SECRET_KEYS = (
-    "api_key",
-    "apikey",
-    "authorization",
-    "cookie",
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "private_key",
-)
+    Found = dict[str, int]
 
-_ASSIGNED = r"api[_-]?key|authorization|password|passwd|pwd|secret|token|private[_-]?key|access[_-]?key"
-_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", MASK),
-        (r"\b(?:sk|rk|pk)[-_][A-Za-z0-9_-]{16,}", MASK),  # OpenAI, Anthropic, Stripe
-        (r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})", MASK),
-        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", MASK),
-        (r"\bAIza[0-9A-Za-z_-]{30,}", MASK),
-        (r"\b(?:xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,})", MASK),
-        (r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", MASK),
-        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{16,}", rf"\1 {MASK}"),
-        (r"(\b[a-z][a-z0-9+.-]*://[^\s:/@\"']*:)[^\s/@\"']+@", rf"\1{MASK}@"),
-        (rf"(?i)((?:{_ASSIGNED})[\"']?\s*[:=]\s*[\"']?)(?!{MASK})[^\s\"',;&{{}}\[\]\\]{{8,}}", rf"\1{MASK}"),
-    )
-)
-# One cheap scan decides whether a line needs the slow path at all.
-_SUSPICIOUS = re.compile(
-    rb"(?i)key|secret|token|passw|pwd|authori|cookie|bearer|basic |"
-    rb"\b[srp]k[-_]|gh[pousr]_|github_pat|glpat-|AKIA|ASIA|AIza|xox[abeprs]-|hf_|npm_|eyJ|://"
-)
+__all__ = ["MASK", "is_secret_key", "redact", "redact_argv", "redact_line", "redact_text"]
+
+_KEY = "key"
 
 
-def redact_line(line: bytes) -> bytes:
+@cache
+def _suspicious() -> re.Pattern[bytes]:
+    """One scan decides whether a line needs the slow path at all."""
+    letters = {*KEY_LETTERS, *(letters for rule in RULES for letters in rule.letters)}
+    return re.compile(b"(?i)" + b"|".join(re.escape(one.encode()) for one in sorted(letters)))
+
+
+def redact_line(line: bytes, found: Found | None = None) -> bytes:
     """One frame's line with its secrets masked; a line without any comes back as it is, byte for byte."""
-    if _SUSPICIOUS.search(line) is None:
+    if _suspicious().search(line) is None:
         return line
     frame = json.loads(line)
-    masked = redact(frame)
+    masked = redact(frame, found)
     if masked == frame:
         return line
     return json.dumps(masked, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def redact(value: Any) -> Any:
+def redact(value: Any, found: Found | None = None) -> Any:
     """A copy of plain JSON values with its secrets masked."""
     if isinstance(value, str):
-        return redact_text(value)
+        return redact_text(value, found)
     if isinstance(value, dict):
-        return {key: _redact_item(key, item) for key, item in value.items()}
+        named = value.get("name", value.get("key"))
+        secret = named if isinstance(named, str) and is_secret_key(named) else None
+        return {
+            key: _mask(item, secret, found) if key == "value" and secret else _redact_item(key, item, found)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return (
-            redact_argv(value) if all(isinstance(item, str) for item in value) else [redact(v) for v in value]
-        )
+        return _redact_list(value, found)
     return value
 
 
-def redact_text(text: str) -> str:
+def _redact_list(value: list[Any], found: Found | None) -> list[Any]:
+    if not all(isinstance(item, str) for item in value):
+        return [redact(item, found) for item in value]
+    if len(value) == 2 and is_secret_key(value[0]) and " " not in value[0]:  # a header as a pair  # noqa: PLR2004
+        return [value[0], _mask(value[1], value[0], found)]
+    masked = redact_argv(value, found)
+    whole = "".join(value)
+    return _split(redact_text(whole, found), whole, masked) if masked == value else masked
+
+
+def _split(masked: str, whole: str, pieces: list[str]) -> list[str]:
+    """The pieces of a text of which a secret may lie across two: what differs is masked in each of them."""
+    if masked == whole:
+        return pieces
+    start = next(n for n, (a, b) in enumerate(zip(masked, whole, strict=False)) if a != b)
+    back = next(n for n, (a, b) in enumerate(zip(reversed(masked), reversed(whole), strict=False)) if a != b)
+    end, at, out = len(whole) - back, 0, []
+    for piece in pieces:
+        first, last = max(start - at, 0), min(end - at, len(piece))
+        out.append(piece if first >= last else piece[:first] + MASK + piece[last:])
+        at += len(piece)
+    return out
+
+
+def redact_text(text: str, found: Found | None = None) -> str:
     """The text with every recognised credential masked."""
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
+    lowered = text.lower()
+    for rule in RULES:
+        if any(letters in lowered for letters in rule.letters):
+            text = _masked(rule, text, found)
     return text
 
 
-def redact_argv(argv: Sequence[str]) -> list[str]:
+def _masked(rule: Rule, text: str, found: Found | None) -> str:
+    def mask(match: re.Match[str]) -> str:
+        if MASK in match[0] or not rule.is_secret(match):
+            return match[0]
+        if found is not None:
+            found[rule.name] = found.get(rule.name, 0) + 1
+        if "value" not in match.re.groupindex:
+            return MASK
+        start, end = match.start("value") - match.start(), match.end("value") - match.start()
+        return match[0][:start] + MASK + match[0][end:]
+
+    return _compiled(rule.pattern).sub(mask, text)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def redact_argv(argv: Sequence[str], found: Found | None = None) -> list[str]:
     """A command line with the values of secret-looking options masked: `--opt=v`, `--opt v`, `OPT=v`."""
     result: list[str] = []
     mask_next = False
     for word in argv:
-        option, equals, _ = word.partition("=")
+        option, equals, given = word.partition("=")
         if mask_next and not word.startswith("--"):
-            result.append(MASK)
-        elif equals and _is_secret_option(option):
-            result.append(f"{option}={MASK}")
+            result.append(_mask(word, _KEY, found))
+        elif equals and given and " " not in option and is_secret_key(option):
+            result.append(f"{option}={_mask(given, option, found)}")
         else:
-            result.append(redact_text(word))
-        mask_next = not equals and word.startswith("-") and _is_secret_option(word)
+            result.append(redact_text(word, found))
+        mask_next = not equals and word.startswith("-") and is_secret_key(word)
     return result
 
 
-def is_secret_key(key: str) -> bool:
-    """Whether a value under this key counts as a secret."""
-    plain = key.lower().replace("-", "_")
-    return any(word in plain for word in SECRET_KEYS)
+def _redact_item(key: str, item: Any, found: Found | None) -> Any:
+    return _mask(item, key, found) if isinstance(key, str) and is_secret_key(key) else redact(item, found)
 
 
-def _redact_item(key: str, item: Any) -> Any:
-    if not is_secret_key(key):
-        return redact(item)
-    return _mask(item, counters="token" in key.lower())
-
-
-def _mask(item: Any, *, counters: bool) -> Any:
-    if item is None or isinstance(item, bool) or (counters and isinstance(item, int | float)):
-        return item
+def _mask(item: Any, key: str, found: Found | None) -> Any:
+    """All text below a secret's key is masked, and every number but those of tokens."""
     if isinstance(item, dict):
-        return {key: _mask(part, counters=counters) for key, part in item.items()}
+        return {inner: _mask(part, key, found) for inner, part in item.items()}
     if isinstance(item, list):
-        return [_mask(part, counters=counters) for part in item]
+        return [_mask(part, key, found) for part in item]
+    if item is None or isinstance(item, bool) or item in ("", MASK):
+        return item
+    if isinstance(item, int | float) and "token" in key.lower():
+        return item
+    if found is not None:
+        found[_KEY] = found.get(_KEY, 0) + 1
     return MASK
-
-
-def _is_secret_option(option: str) -> bool:
-    """`--max-tokens` and `--tokenizer` are no secrets: only whole words of an option's name count."""
-    words = option.lower().replace("_", "-").strip("-").split("-")
-    joined = "-".join(words)
-    if any(pair in joined for pair in ("api-key", "private-key", "access-key", "secret-key")):
-        return True
-    return any(word in _SECRET_WORDS for word in words)
-
-
-_SECRET_WORDS = frozenset(
-    {
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "pwd",
-        "apikey",
-        "authorization",
-        "cookie",
-        "credential",
-        "credentials",
-    }
-)
