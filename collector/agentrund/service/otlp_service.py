@@ -399,6 +399,7 @@ class OtlpService:
                 await asyncio.gather(worker, return_exceptions=True)
         for commands in self._machine.shutdown(self._clock.monotonic()):
             self._runner.add(commands)
+        self._runner.retry()
         self._runner.run()
         await self._syncing.drain()  # what is done is marked once its traces are on stable storage
         self._runner.run()
