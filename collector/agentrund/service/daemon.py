@@ -26,8 +26,9 @@ from agentrund.store.root import Root
 
 log: Final = logging.getLogger(__name__)
 
-GC_THRESHOLDS: Final = (2_000, 10_000, 10)
-"""The young ones: about 2 ms. Older ones are looked at where memory has grown (``memory.give_back``)."""
+GC_THRESHOLDS: Final = (2_000, 2, 10_000)
+"""The young ones, and those of the last few thousand that have grown older: 2 and 6 ms at most. All others
+are looked at where memory has grown (``memory.give_back``)."""
 SWITCH_S: Final = 0.001
 LEAVE_AT_ONCE: Final = 130
 """Exit code after a second signal: interrupted."""
