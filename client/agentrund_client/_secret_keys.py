@@ -60,6 +60,11 @@ _NO_SECRET = frozenset((*_COUNTS, *_OTHERS))
 _WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
+def is_folder(key: str, value: object) -> bool:
+    """Whether `PWD` is what shells mean by it: the folder one is in."""
+    return key.lower() in ("pwd", "oldpwd") and isinstance(value, str) and value[:1] in ("/", "~")
+
+
 @lru_cache(maxsize=4096)
 def is_secret_key(key: str) -> bool:
     """Whether what stands under a key is a secret. `max_tokens`, `tokenizer` and their like are none."""

@@ -12,7 +12,7 @@ import json
 import re
 from functools import cache
 
-from agentrund_client._secret_keys import KEY_LETTERS, is_secret_key
+from agentrund_client._secret_keys import KEY_LETTERS, is_folder, is_secret_key
 from agentrund_client.redaction_rules import MASK, RULES, Rule
 
 TYPE_CHECKING = False
@@ -139,7 +139,7 @@ def _mask(item: Any, key: str, found: Found | None) -> Any:
         return {inner: _mask(part, key, found) for inner, part in item.items()}
     if isinstance(item, list):
         return [_mask(part, key, found) for part in item]
-    if item is None or isinstance(item, bool) or item in ("", MASK):
+    if item is None or isinstance(item, bool) or item in ("", MASK) or is_folder(key, item):
         return item
     if isinstance(item, int | float) and "token" in key.lower():
         return item

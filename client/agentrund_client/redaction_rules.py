@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from agentrund_client._secret_keys import is_secret_key
+from agentrund_client._secret_keys import is_folder, is_secret_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _HEX = "[0-9a-f]"
 _PEM = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?"
 
 _SHAPES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("openai-style", ("sk-",), rf"{_WORD}sk-{_TEXT}{{16,}}"),
     ("stripe", ("_live_", "_test_"), rf"{_WORD}[rsp]k_(?:live|test)_{_PLAIN}{{10,}}"),
+    ("sk-style", ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"), rf"{_WORD}[srp]k[-_]{_TEXT}{{16,}}"),
     ("stripe-webhook", ("whsec_",), rf"{_WORD}whsec_{_PLAIN}{{20,}}"),
     ("github", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"{_WORD}gh[pousr]_{_PLAIN}{{16,}}"),
     ("github-fine", ("github_pat_",), rf"{_WORD}github_pat_[A-Za-z0-9_]{{16,}}"),
@@ -144,7 +144,7 @@ def _assigned(match: re.Match[str]) -> bool:
     """Whether what a secret's name is given is one: no counter, no call, no name of a variable, no word."""
     before = _NAME_END.search(match.string, max(0, match.start() - _NAME_MOST), match.start())
     name, to, value = (before[0] if before else "") + match["name"], match["to"], match["value"]
-    if _PLACEHOLDER.match(value) or match["call"] or not is_secret_key(name):
+    if _PLACEHOLDER.match(value) or match["call"] or not is_secret_key(name) or is_folder(name, value):
         return False
     if "token" in name.lower() and value.replace(".", "").isdigit():
         return False
@@ -157,8 +157,8 @@ def _assigned(match: re.Match[str]) -> bool:
 
 
 def _shape(match: re.Match[str]) -> bool:
-    """Words in a row may begin as a key does: `sk-learn-pipelines-for-everybody`."""
-    return not match[0].startswith("sk-") or is_random(match[0][3:])
+    """Words in a row may begin as a key does: `sk-learn-pipelines-for-everybody`, `pk_of_a_table`."""
+    return match[0][1:3] not in ("k-", "k_") or is_random(match[0][3:])
 
 
 class Rule:

@@ -41,6 +41,8 @@ SHAPES: dict[str, str] = {
     "openai": "sk-{T48}",
     "openai project": "sk-proj-{T80}",
     "anthropic": "sk-ant-api03-{T90}",
+    "underscore": "sk_{P32}",
+    "public and private": "rk-{P24}",
     "openrouter": "sk-or-v1-{h64}",
     "langfuse": "sk-lf-{uuid}",
     "stripe": "sk_live_{P24}",
@@ -220,7 +222,8 @@ KEYS: tuple[dict[str, Any], ...] = (
     {"next_page_token": "abc"}, {"token_limit": 100}, {"tokens_in": 5, "tokens_out": 6}, {"reasoning_tokens": 9},
     {"tokenization": "bpe"}, {"eos_token": "<|im_end|>"}, {"keyboard": "qwerty"}, {"monkey": "business"},
     {"author": "somebody"}, {"key": "value"}, {"primary_key": "id"}, {"foreign_key": "user_id"}, {"key_id": 7},
-    {"passenger": "Ada"}, {"bypass": True}, {"compass": "north"}, {"secretary": None}, {"cookie": True},
+    {"passenger": "Ada"}, {"bypass": True}, {"compass": "north"}, {"secret": None}, {"cookie": True},
+    {"PWD": "/home/u/project", "OLDPWD": "/tmp"},
 )  # fmt: skip
 
 

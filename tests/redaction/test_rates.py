@@ -1,4 +1,4 @@
-"""How many planted secrets are masked, and how many innocents with them: the figures in docs/redaction.md."""
+"""How many planted secrets are masked, and how many innocents with them: the figures in client/README.md."""
 
 from __future__ import annotations
 

@@ -11,15 +11,7 @@ from agentrund.sequencer.trace_hold import HOLD_S
 from support.otlp_build import TRACE, hex_id, mapped, mapped_log
 from support.otlp_world import World, program
 
-LLM, TOOL, AGENT, STEP, OTHER, POINT, DETAIL = (
-    SpanKind.LLM,
-    SpanKind.TOOL,
-    SpanKind.AGENT,
-    SpanKind.STEP,
-    SpanKind.OTHER,
-    SpanKind.POINT,
-    SpanKind.DETAIL,
-)
+LLM = SpanKind.LLM
 OTHER_TRACE = "22" * 16
 
 
