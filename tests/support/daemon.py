@@ -119,10 +119,12 @@ class Daemon:
         return self.root / "runs" / run_id
 
     def trace(self, run_id: str | None = None) -> list[dict[str, Any]]:
-        """The records of a run; none where its row is there and its first record is not.
+        """The records of a run; none where its row is there and its folder or first record is not.
 
         A line that is just being written is none yet.
         """
+        if run_id is None and not self.run_ids():
+            return []
         path = self.run_dir(run_id) / "trace.jsonl"
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
